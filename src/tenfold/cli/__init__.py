@@ -1,0 +1,1 @@
+"""The tenfold command: one file a subcommand."""

@@ -1,0 +1,1 @@
+"""Settings: one frozen schema, filled from file, environment and flags."""

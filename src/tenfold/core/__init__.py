@@ -1,0 +1,1 @@
+"""The nouns that cross rooms: requests, sampling parameters, step plans, outputs, errors."""

@@ -1,0 +1,73 @@
+"""A request as the engine takes it, and what comes back."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from tenfold.core.sampling_params import SamplingParams
+
+FinishReason = Literal["stop", "length", "abort", "error"]
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """One prompt to complete.
+
+    Args:
+        request_id: unique among live requests.
+        prompt_token_ids: the prompt, at least one token.
+        sampling: how to pick tokens.
+        priority: lower runs first; equal priorities run in order of arrival.
+        cache_salt: prefix-cache entries are shared only between equal salts.
+    """
+
+    request_id: str
+    prompt_token_ids: tuple[int, ...]
+    sampling: SamplingParams
+    priority: int = 0
+    cache_salt: str = ""
+
+
+class TokenLogprobs(msgspec.Struct, frozen=True):
+    """Natural-log probabilities for one sampled token, from the model's raw logits.
+
+    Args:
+        token_id: the sampled token.
+        logprob: its log probability.
+        top: (token id, log probability) of the likeliest tokens, best first.
+    """
+
+    token_id: int
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()
+
+
+class RequestOutput(msgspec.Struct, frozen=True, kw_only=True):
+    """What one step added to one completion of a request.
+
+    Args:
+        request_id: the request.
+        index: which of its n completions.
+        text: the new text (may be empty while bytes of a character or a possible stop string are held back).
+        token_ids: the new tokens.
+        logprobs: one entry a new token, when the request asked for them.
+        finish_reason: set on the completion's last output.
+        stop_reason: the stop string or stop token id that ended it, if one did.
+        prompt_tokens: tokens in the prompt.
+        cached_tokens: of them, how many came from the prefix cache.
+        completion_tokens: output tokens so far for this completion.
+        error: the sentence for the user when finish_reason is "error".
+    """
+
+    request_id: str
+    index: int = 0
+    text: str = ""
+    token_ids: tuple[int, ...] = ()
+    logprobs: tuple[TokenLogprobs, ...] | None = None
+    finish_reason: FinishReason | None = None
+    stop_reason: str | int | None = None
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    error: str | None = None

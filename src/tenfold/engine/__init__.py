@@ -1,0 +1,1 @@
+"""The loop that plans, runs and returns tokens; the Python API."""

@@ -1,0 +1,1 @@
+"""The native library: loading, instruction-set choice, lowering a Program, numpy twins of kernels."""

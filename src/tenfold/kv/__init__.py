@@ -1,0 +1,1 @@
+"""KV blocks: the pool, leases, and the prefix index."""

@@ -1,0 +1,1 @@
+"""Architectures: each file builds a Program from a checkpoint."""

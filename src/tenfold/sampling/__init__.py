@@ -1,0 +1,1 @@
+"""Sampling parameters as arrays for the native sampler, and its numpy twin."""

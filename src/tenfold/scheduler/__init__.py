@@ -1,0 +1,1 @@
+"""Who runs next: queue, token budget, policies, preemption; returns a StepPlan."""
