@@ -1,0 +1,15 @@
+// Instruction sets: which kernels this CPU can run, and which were asked for.
+#pragma once
+#include <string>
+#include <vector>
+
+namespace tenfold {
+
+enum class Isa { generic = 0, avx2 = 1, avx512 = 2 };  // avx512 means F, BW, DQ, VL, VNNI and BF16
+
+const char* isa_name(Isa isa);
+Isa parse_isa(const std::string& name);      // throws std::invalid_argument naming the choices
+std::vector<Isa> supported_isas();           // on this CPU, slowest first
+Isa best_isa();
+
+}  // namespace tenfold
