@@ -1,0 +1,46 @@
+// Picking tokens from logits. A row's result depends on its own logits and parameters only.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "isa.hpp"
+
+namespace tenfold {
+
+// Parameters of one row; pointers stay valid during the call.
+struct SampleParams {
+  float temperature = 0.f, top_p = 1.f, min_p = 0.f, typical_p = 1.f;
+  float repetition_penalty = 1.f, presence_penalty = 0.f, frequency_penalty = 0.f;
+  int32_t top_k = 0;               // <= 0: all
+  uint64_t seed = 0;
+  uint64_t draw = 0;               // number of tokens this sequence has drawn before: the random stream's position
+  int32_t num_logprobs = -1;       // -1: none; else how many top entries
+  const int32_t* prompt_ids = nullptr; int32_t num_prompt = 0;    // for penalties
+  const int32_t* output_ids = nullptr; int32_t num_output = 0;
+  const int32_t* bias_ids = nullptr; const float* bias = nullptr; int32_t num_bias = 0;
+  const int32_t* banned_ids = nullptr; int32_t num_banned = 0;    // end tokens while below min_tokens
+};
+
+struct Sampled {
+  int32_t token = -1;              // -1: every logit was NaN or -inf
+  float logprob = 0.f;             // natural log, from the raw logits
+  std::vector<int32_t> top_ids;
+  std::vector<float> top_logprobs;
+};
+
+// Scratch of one thread.
+class SampleScratch {
+ public:
+  SampleScratch();
+  ~SampleScratch();
+  struct State;
+  State& state() { return *state_; }
+ private:
+  std::unique_ptr<State> state_;
+};
+
+// `logits` is overwritten.
+void sample_row(Isa isa, float* logits, int vocab, const SampleParams& params, SampleScratch& scratch, Sampled& out);
+
+}  // namespace tenfold
