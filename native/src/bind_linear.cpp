@@ -1,9 +1,162 @@
+// Python bindings of the linear kernels, for tests and for packing weights.
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "linear.hpp"
+#include "packed_weight.hpp"
 
 namespace nb = nanobind;
 
 namespace tenfold {
+namespace {
 
-void bind_linear(nb::module_& m) { (void)m; }
+using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Matrix = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Vector = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+template <class T, class... Sizes>
+nb::object to_numpy(std::vector<T>&& values, Sizes... sizes) {
+  auto* held = new std::vector<T>(std::move(values));
+  nb::capsule owner(held, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  return nb::cast(nb::ndarray<nb::numpy, T>(held->data(), {static_cast<size_t>(sizes)...}, owner));
+}
+
+struct QuantizedRows {
+  int rows, k, k_padded;
+  std::vector<int8_t> q;
+  std::vector<float> scale;
+  std::vector<int32_t> sum;
+  std::vector<uint16_t> bf16;
+
+  QuantizedRows(int rows_, int k_) : rows(rows_), k(k_), k_padded((k_ + kGroup - 1) / kGroup * kGroup) {}
+
+  void quantize(const LinearKernels& kernels, const float* x) {
+    const size_t padded = k_padded, groups = k_padded / kGroup;
+    q.resize(rows * padded);
+    scale.resize(rows * groups);
+    sum.resize(rows * groups);
+    for (size_t r = 0; r < static_cast<size_t>(rows); ++r)
+      kernels.quantize_row(x + r * k, k, &q[r * padded], &scale[r * groups], &sum[r * groups]);
+  }
+
+  void round(const LinearKernels& kernels, const float* x) {
+    bf16.resize(static_cast<size_t>(rows) * k_padded);
+    for (size_t r = 0; r < static_cast<size_t>(rows); ++r)
+      kernels.bf16_row(x + r * k, k, &bf16[r * k_padded]);
+  }
+
+  Activations view() { return {k, k_padded, q.data(), scale.data(), sum.data(), bf16.data()}; }
+};
+
+nb::object quantize_rows(const std::string& isa, const Matrix& x) {
+  const int rows = static_cast<int>(x.shape(0)), k = static_cast<int>(x.shape(1));
+  if (k == 0) throw std::invalid_argument("Rows to quantize have no columns; give at least one.");
+  QuantizedRows out(rows, k);
+  out.quantize(linear_kernels(parse_isa(isa)), x.data());
+  const int groups = out.k_padded / kGroup;
+  return nb::make_tuple(to_numpy(std::move(out.q), rows, out.k_padded), to_numpy(std::move(out.scale), rows, groups),
+                        to_numpy(std::move(out.sum), rows, groups));
+}
+
+nb::object bf16_rows(const std::string& isa, const Matrix& x) {
+  QuantizedRows out(static_cast<int>(x.shape(0)), static_cast<int>(x.shape(1)));
+  out.round(linear_kernels(parse_isa(isa)), x.data());
+  return to_numpy(std::move(out.bf16), out.rows, out.k_padded);
+}
+
+nb::object multiply(const std::string& isa_text, const PackedWeight& w, const Matrix& x, std::optional<Vector> bias,
+                    std::optional<Matrix> add_to, int threads, int panels_per_task) {
+  const LinearKernels& kernels = linear_kernels(parse_isa(isa_text));
+  const int rows = static_cast<int>(x.shape(0));
+  if (static_cast<int>(x.shape(1)) != w.k)
+    throw std::invalid_argument("Rows of " + std::to_string(x.shape(1)) + " columns cannot meet a weight of " +
+                                std::to_string(w.k) + " columns.");
+  if (bias && static_cast<int>(bias->shape(0)) != w.n)
+    throw std::invalid_argument("A bias of " + std::to_string(bias->shape(0)) + " values cannot meet a weight of " +
+                                std::to_string(w.n) + " rows.");
+  if (add_to && (static_cast<int>(add_to->shape(0)) != rows || static_cast<int>(add_to->shape(1)) != w.n))
+    throw std::invalid_argument("What is added to must have the result's shape.");
+  if (panels_per_task < 1) throw std::invalid_argument("panels_per_task must be at least 1.");
+  std::vector<float> y(static_cast<size_t>(rows) * w.n);
+  if (add_to) std::copy_n(add_to->data(), y.size(), y.data());
+  {
+    nb::gil_scoped_release release;
+    QuantizedRows activations(rows, w.k);
+    if (wants_int8(w)) activations.quantize(kernels, x.data());
+    else activations.round(kernels, x.data());
+    const Activations view = activations.view();
+    const LinearOut out{y.data(), w.n, bias ? bias->data() : nullptr, add_to.has_value()};
+    ThreadPool pool(threads);
+    pool.run((w.panels + panels_per_task - 1) / panels_per_task, [&](int task, int) {
+      const int begin = task * panels_per_task;
+      const int end = begin + panels_per_task < w.panels ? begin + panels_per_task : w.panels;
+      kernels.multiply(w, view, 0, rows, begin, end, out);
+    });
+  }
+  return to_numpy(std::move(y), rows, w.n);
+}
+
+std::shared_ptr<PackedWeight> pack(int ggml_type, const Bytes& data, int n, int k, int threads) {
+  nb::gil_scoped_release release;
+  ThreadPool pool(threads);
+  // Python has no const; nothing it can reach changes a packed weight.
+  return std::const_pointer_cast<PackedWeight>(pack_weight(ggml_type, data.data(), data.size(), n, k, pool));
+}
+
+void check_row(const PackedWeight& w, int row) {
+  if (row < 0 || row >= w.n)
+    throw nb::index_error(("Row " + std::to_string(row) + " is not one of the weight's " + std::to_string(w.n)).c_str());
+}
+
+nb::object parts(const PackedWeight& w) {
+  if (!wants_int8(w)) throw std::invalid_argument("A bf16 weight has no codes and scales; use unpack_row.");
+  const size_t k = w.k, n = w.n, subs = k / w.layout.sub;
+  std::vector<int32_t> codes(n * k);
+  std::vector<float> scales(n * subs), minimums(w.layout.min ? n * subs : 0);
+  for (size_t row = 0; row < n; ++row)
+    unpack_parts(w, static_cast<int>(row), &codes[row * k], &scales[row * subs],
+                 w.layout.min ? &minimums[row * subs] : nullptr);
+  nb::object none = nb::none();
+  return nb::make_tuple(to_numpy(std::move(codes), n, k), to_numpy(std::move(scales), n, subs),
+                        w.layout.min ? to_numpy(std::move(minimums), n, subs) : none);
+}
+
+}  // namespace
+
+void bind_linear(nb::module_& m) {
+  nb::class_<PackedWeight>(m, "PackedWeight", "A weight matrix laid out for the linear kernels; see pack_weight.")
+      .def_prop_ro("n", [](const PackedWeight& w) { return w.n; }, "Rows: outputs.")
+      .def_prop_ro("k", [](const PackedWeight& w) { return w.k; }, "Columns: inputs.")
+      .def_prop_ro("nbytes", [](const PackedWeight& w) { return w.bytes; }, "Bytes held.")
+      .def_prop_ro("format", [](const PackedWeight& w) { return w.format->name; }, "Name of the storage type.")
+      .def("unpack_row", [](const PackedWeight& w, int row) {
+        check_row(w, row);
+        std::vector<float> out(w.k);
+        unpack_row(w, row, out.data());
+        return to_numpy(std::move(out), w.k);
+      }, nb::arg("row"), "Float32 values of one row, exactly those that products are made with.")
+      .def("parts", &parts,
+           "(codes int32 [n, k], scales float32 [n, k / s], minimums likewise or None), s elements sharing a scale: "
+           "value = scale * code + minimum. Integer formats only.");
+  m.def("pack_weight", &pack, nb::arg("ggml_type"), nb::arg("data"), nb::arg("n"), nb::arg("k"),
+        nb::arg("threads") = 1,
+        "Pack n rows of k columns in a ggml storage type (number as in GGUF) from a uint8 array. Raises ValueError for "
+        "unsupported types, wrong sizes, and scales that are not finite.");
+  m.def("quantize_rows", &quantize_rows, nb::arg("isa"), nb::arg("x"),
+        "(q int8 [rows, padded k], scale float32 [rows, groups], sum int32 [rows, groups]) of float32 [rows, k].");
+  m.def("bf16_rows", &bf16_rows, nb::arg("isa"), nb::arg("x"), "Bits of bfloat16 [rows, padded k] of float32 [rows, k].");
+  m.def("multiply", &multiply, nb::arg("isa"), nb::arg("weight"), nb::arg("x"), nb::arg("bias") = nb::none(),
+        nb::arg("add_to") = nb::none(), nb::arg("threads") = 1, nb::arg("panels_per_task") = 8,
+        "float32 [rows, n] = x [rows, k] times the weight's transpose, plus bias [n], plus add_to [rows, n].");
+}
 
 }  // namespace tenfold

@@ -1,0 +1,160 @@
+// The loops around a variant's register tile: rows are gathered into tiles once a call, then every panel meets every
+// tile. Included by the variants only; all of it has internal linkage, because each variant is compiled for another
+// instruction set and the linker may keep just one copy of a shared function.
+//
+// A variant V provides
+//   static constexpr int kTiles[]                            tile sizes in rows, increasing
+//   template <LayoutId id, int R> static void tile(const uint8_t* panel, const uint8_t* rows, int groups, float* y)
+//
+// `rows` holds one record a group of 32 k. Integer layouts: int8 q[R][32], float scale[R], and for each of the layout's
+// dots of a group R words: without minimums int32 -offset * sum, the dot's first value; with minimums float
+// scale * sum, which the minimum multiplies. bf16: uint16 x[R][32]. y is [R][16].
+#pragma once
+#include <cstring>
+
+#include "linear.hpp"
+#include "linear_tables.hpp"
+#include "packed_weight.hpp"
+
+namespace tenfold {
+namespace {
+
+// Gathered rows stay in the second-level cache while panels stream by.
+constexpr size_t kRowsBudget = size_t{384} << 10;
+constexpr int kMaxTiles = 64;
+
+constexpr size_t record_bytes(const Layout& layout, int tile_rows) {
+  return static_cast<size_t>(tile_rows) * (layout.bits == 16 ? 64 : 36 + 4 * layout.subs());
+}
+
+struct RowTile { int row, count, size; uint8_t* records; };
+
+void gather_int8(const Layout& layout, const Activations& x, const RowTile& tile) {
+  const int groups = x.k_padded / kGroup, size = tile.size;
+  const size_t record = record_bytes(layout, size);
+  for (int r = 0; r < tile.count; ++r) {
+    const size_t row = static_cast<size_t>(tile.row + r);
+    const int8_t* q = x.q + row * x.k_padded;
+    const float* scale = x.scale + row * groups;
+    const int32_t* sum = x.sum + row * groups;
+    uint8_t* out = tile.records;
+    for (int g = 0; g < groups; ++g, out += record, q += kGroup) {
+      std::memcpy(out + r * kGroup, q, kGroup);
+      std::memcpy(out + size * kGroup + r * 4, &scale[g], 4);
+      int32_t sums[2] = {sum[g], 0};
+      if (layout.subs() == 2) {
+        int32_t first = 0;
+        for (int i = 0; i < 16; ++i) first += q[i];
+        sums[0] = first;
+        sums[1] = sum[g] - first;
+      }
+      for (int s = 0; s < layout.subs(); ++s) {
+        uint8_t* word = out + size * (kGroup + 4 + s * 4) + r * 4;
+        const float weighted = scale[g] * static_cast<float>(sums[s]);
+        const int32_t start = -layout.offset * sums[s];
+        if (layout.min) std::memcpy(word, &weighted, 4);
+        else std::memcpy(word, &start, 4);
+      }
+    }
+  }
+}
+
+void gather_bf16(const Activations& x, const RowTile& tile) {
+  for (int r = 0; r < tile.count; ++r) {
+    const uint16_t* from = x.bf16 + static_cast<size_t>(tile.row + r) * x.k_padded;
+    for (int g = 0; g < x.k_padded / kGroup; ++g)
+      std::memcpy(tile.records + (static_cast<size_t>(g) * tile.size + r) * 64, from + g * kGroup, 64);
+  }
+}
+
+void gather(const Layout& layout, const Activations& x, const RowTile& tile) {
+  if (tile.count < tile.size)  // rows that only fill the tile
+    std::memset(tile.records, 0, record_bytes(layout, tile.size) * (x.k_padded / kGroup));
+  if (layout.bits == 16) gather_bf16(x, tile);
+  else gather_int8(layout, x, tile);
+}
+
+void store_tile(const float* y, int row, int count, int column, int columns, const LinearOut& out) {
+  for (int r = 0; r < count; ++r, y += kPanel) {
+    float* to = out.y + static_cast<size_t>(row + r) * out.ld + column;
+    for (int c = 0; c < columns; ++c) {
+      const float value = out.bias != nullptr ? y[c] + out.bias[column + c] : y[c];
+      to[c] = out.add ? to[c] + value : value;
+    }
+  }
+}
+
+template <class V, LayoutId id, int Index = 0>
+void run_tile(int size, const uint8_t* panel, const uint8_t* rows, int k, float* y) {
+  if constexpr (Index < static_cast<int>(sizeof V::kTiles / sizeof V::kTiles[0])) {
+    if (size == V::kTiles[Index]) V::template tile<id, V::kTiles[Index]>(panel, rows, k, y);
+    else run_tile<V, id, Index + 1>(size, panel, rows, k, y);
+  }
+}
+
+// The smallest tile that takes all rows left, else the largest.
+template <class V>
+int tile_size(int rows_left) {
+  int size = 1;
+  for (int candidate : V::kTiles) {
+    size = candidate;
+    if (candidate >= rows_left) break;
+  }
+  return size;
+}
+
+template <class V, LayoutId id>
+void multiply_layout(const PackedWeight& w, const Activations& x, int row_begin, int row_end, int panel_begin,
+                     int panel_end, const LinearOut& out) {
+  constexpr Layout layout = layout_of(id);
+  const size_t groups = static_cast<size_t>(x.k_padded / kGroup);
+  const size_t tile_bytes = (record_bytes(layout, tile_size<V>(row_end - row_begin)) * groups + 63) / 64 * 64;
+  const size_t fit = kRowsBudget / tile_bytes;
+  const int most_tiles = fit < 1 ? 1 : fit > kMaxTiles ? kMaxTiles : static_cast<int>(fit);
+  uint8_t* scratch = linear_scratch(tile_bytes * most_tiles);
+  RowTile tiles[kMaxTiles];
+  alignas(64) float y[16 * kPanel];
+  for (int row = row_begin; row < row_end;) {
+    int count = 0;
+    for (; count < most_tiles && row < row_end; ++count) {
+      const int size = tile_size<V>(row_end - row);
+      const int rows = size < row_end - row ? size : row_end - row;
+      tiles[count] = {row, rows, size, scratch + count * tile_bytes};
+      gather(layout, x, tiles[count]);
+      row += rows;
+    }
+    for (int panel = panel_begin; panel < panel_end; ++panel) {
+      const int column = panel * kPanel;
+      const int columns = w.n - column < kPanel ? w.n - column : kPanel;
+      for (int i = 0; i < count; ++i) {
+        run_tile<V, id>(tiles[i].size, w.panel(panel), tiles[i].records, w.k, y);
+        if (columns == kPanel) store_tile(y, tiles[i].row, tiles[i].count, column, kPanel, out);
+        else store_tile(y, tiles[i].row, tiles[i].count, column, columns, out);
+      }
+    }
+  }
+}
+
+template <class V>
+void multiply(const PackedWeight& w, const Activations& x, int row_begin, int row_end, int panel_begin, int panel_end,
+              const LinearOut& out) {
+  const auto run = [&]<LayoutId id>() {
+    multiply_layout<V, id>(w, x, row_begin, row_end, panel_begin, panel_end, out);
+  };
+  switch (w.format->id) {
+    case LayoutId::q4: return run.template operator()<LayoutId::q4>();
+    case LayoutId::q4_min: return run.template operator()<LayoutId::q4_min>();
+    case LayoutId::q5: return run.template operator()<LayoutId::q5>();
+    case LayoutId::q5_min: return run.template operator()<LayoutId::q5_min>();
+    case LayoutId::q8: return run.template operator()<LayoutId::q8>();
+    case LayoutId::k2: return run.template operator()<LayoutId::k2>();
+    case LayoutId::k3: return run.template operator()<LayoutId::k3>();
+    case LayoutId::k4: return run.template operator()<LayoutId::k4>();
+    case LayoutId::k5: return run.template operator()<LayoutId::k5>();
+    case LayoutId::k6: return run.template operator()<LayoutId::k6>();
+    case LayoutId::bf16: return run.template operator()<LayoutId::bf16>();
+  }
+}
+
+}  // namespace
+}  // namespace tenfold

@@ -1,0 +1,211 @@
+// pack_weight: from a checkpoint's blocks to panels. See packed_weight.hpp for the layout.
+#include <atomic>
+#include <climits>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+#include <string>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+#include "bf16.hpp"
+#include "linear.hpp"
+#include "pack_blocks.hpp"
+
+namespace tenfold {
+namespace {
+
+constexpr size_t kHugePage = size_t{2} << 20;
+constexpr size_t kFound = SIZE_MAX;  // "no bad scale found yet"
+
+uint8_t* allocate(size_t bytes) {
+  const size_t alignment = bytes >= 2 * kHugePage ? kHugePage : 64;
+  const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
+  auto* data = static_cast<uint8_t*>(std::aligned_alloc(alignment, rounded));
+  if (data == nullptr) throw std::bad_alloc();
+#if defined(__linux__)
+  if (alignment == kHugePage) madvise(data, rounded, MADV_HUGEPAGE);  // advice: refusal is harmless
+#endif
+  return data;
+}
+
+struct Source {
+  const uint8_t* data;
+  const Format* format;
+  int n, k;
+  size_t row_bytes;
+};
+
+// The lowest offset of a bad scale, over all threads.
+void note_bad(std::atomic<size_t>& bad, size_t offset) {
+  size_t seen = bad.load();
+  while (offset < seen && !bad.compare_exchange_weak(seen, offset)) {}
+}
+
+// Codes of a group as words [quad][column] (four codes a word) into planes.
+void write_group(int bits, const uint32_t quads[8][16], uint8_t* out) {
+  uint32_t* words = reinterpret_cast<uint32_t*>(out);
+  if (bits == 8) {
+    std::memcpy(out, quads, 512);
+    return;
+  }
+  if (bits >= 4) {
+    for (int v = 0; v < 4; ++v)
+      for (int c = 0; c < 16; ++c)
+        words[v * 16 + c] = (quads[2 * v][c] & 0x0f0f0f0fu) | ((quads[2 * v + 1][c] & 0x0f0f0f0fu) << 4);
+    words += 64;
+  }
+  if (bits == 2 || bits == 3 || bits == 6) {
+    const int from = bits == 6 ? 4 : 0;
+    for (int v = 0; v < 2; ++v)
+      for (int c = 0; c < 16; ++c) {
+        uint32_t word = 0;
+        for (int j = 0; j < 4; ++j) word |= ((quads[4 * v + j][c] >> from) & 0x03030303u) << (2 * j);
+        words[v * 16 + c] = word;
+      }
+    words += 32;
+  }
+  if (bits == 3 || bits == 5) {
+    const int from = bits - 1;
+    for (int c = 0; c < 16; ++c) {
+      uint32_t word = 0;
+      for (int j = 0; j < 8; ++j) word |= ((quads[j][c] >> from) & 0x01010101u) << j;
+      words[c] = word;
+    }
+  }
+}
+
+void write_head(const Layout& layout, const BlockParts* parts, uint8_t* out) {
+  uint16_t* halves = reinterpret_cast<uint16_t*>(out);
+  for (int c = 0; c < kPanel; ++c) halves[c] = parts[c].scale;
+  if (layout.min)
+    for (int c = 0; c < kPanel; ++c) halves[kPanel + c] = parts[c].minimum;
+  if (!layout.is_super()) return;
+  uint8_t* subs = out + layout.head_bytes() - 256;
+  if (layout.sub == 32) {
+    for (int g = 0; g < 8; ++g)
+      for (int c = 0; c < kPanel; ++c) {
+        subs[g * 32 + c] = parts[c].sub_scales[g];
+        subs[g * 32 + 16 + c] = parts[c].sub_minimums[g];
+      }
+  } else {
+    for (int s = 0; s < 16; ++s)
+      for (int c = 0; c < kPanel; ++c) subs[s * 16 + c] = parts[c].sub_scales[s];
+  }
+}
+
+void pack_integer_panel(const Source& from, const PackedWeight& to, int panel, uint8_t* out,
+                        std::atomic<size_t>& bad) {
+  const Layout& layout = to.layout;
+  BlockParts parts[kPanel];
+  std::memset(parts, 0, sizeof parts);
+  if (!layout.min)
+    for (auto& part : parts) std::memset(part.codes, layout.offset, sizeof part.codes);  // columns past n are zero
+  const int columns = from.n - panel * kPanel < kPanel ? from.n - panel * kPanel : kPanel;
+  for (int block = 0; block < from.k / layout.block; ++block, out += layout.block_bytes()) {
+    for (int c = 0; c < columns; ++c) {
+      const size_t offset = static_cast<size_t>(panel * kPanel + c) * from.row_bytes +
+                            static_cast<size_t>(block) * from.format->source_block_bytes;
+      const int wrong = read_block(from.format->id, from.data + offset, parts[c]);
+      if (wrong >= 0) note_bad(bad, offset + wrong);
+    }
+    write_head(layout, parts, out);
+    uint8_t* group_out = out + layout.head_bytes();
+    for (int g = 0; g < layout.block / kGroup; ++g, group_out += layout.group_bytes()) {
+      uint32_t quads[8][16];
+      for (int c = 0; c < kPanel; ++c)
+        for (int j = 0; j < 8; ++j) std::memcpy(&quads[j][c], parts[c].codes + g * kGroup + 4 * j, 4);
+      write_group(layout.bits, quads, group_out);
+    }
+  }
+}
+
+// A float element as bf16; `finite` is cleared if it is not, or rounds to infinity.
+uint16_t read_element(int ggml_type, const uint8_t* p, bool& finite) {
+  uint16_t out;
+  if (ggml_type == 0) {
+    float x;
+    std::memcpy(&x, p, 4);
+    out = float_to_bf16(x);
+  } else {
+    std::memcpy(&out, p, 2);
+    if (ggml_type == 1) out = float_to_bf16(f16_to_float(out));
+  }
+  finite = (out & 0x7f80u) != 0x7f80u;
+  return out;
+}
+
+void pack_float_panel(const Source& from, int panel, uint8_t* out, std::atomic<size_t>& bad) {
+  const int columns = from.n - panel * kPanel < kPanel ? from.n - panel * kPanel : kPanel;
+  const int size = from.format->source_block_bytes;
+  auto* halves = reinterpret_cast<uint16_t*>(out);
+  const int pairs = (from.k + 1) / 2;
+  if (columns < kPanel || from.k % 2 != 0) std::memset(out, 0, static_cast<size_t>(pairs) * 64);
+  for (int c = 0; c < columns; ++c) {
+    const size_t row = static_cast<size_t>(panel * kPanel + c) * from.row_bytes;
+    for (int i = 0; i < from.k; ++i) {
+      const size_t offset = row + static_cast<size_t>(i) * size;
+      bool finite;
+      halves[static_cast<size_t>(i / 2) * 32 + c * 2 + i % 2] =
+          read_element(from.format->ggml_type, from.data + offset, finite);
+      if (!finite) note_bad(bad, offset);
+    }
+  }
+}
+
+Source check_source(int ggml_type, const uint8_t* data, size_t bytes, int n, int k) {
+  const Format* format = find_format(ggml_type);
+  if (format == nullptr)
+    throw std::invalid_argument("Storage type " + std::to_string(ggml_type) +
+                                " has no kernel; use F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 or Q2_K to Q6_K.");
+  if (n <= 0 || k <= 0)
+    throw std::invalid_argument("A weight of " + std::to_string(n) + " rows and " + std::to_string(k) +
+                                " columns is empty; both must be positive.");
+  if (n > INT_MAX - kPanel || k > INT_MAX - kGroup)
+    throw std::invalid_argument("A weight of " + std::to_string(n) + " rows and " + std::to_string(k) +
+                                " columns is too large; each must fit 31 bits.");
+  if (k % format->source_block != 0)
+    throw std::invalid_argument("A weight of type " + std::string(format->name) + " has blocks of " +
+                                std::to_string(format->source_block) + " columns, which do not divide its " +
+                                std::to_string(k) + " columns.");
+  const size_t row_bytes = static_cast<size_t>(k / format->source_block) * format->source_block_bytes;
+  if (bytes / row_bytes != static_cast<size_t>(n) || bytes % row_bytes != 0)
+    throw std::invalid_argument("A weight of type " + std::string(format->name) + " with " + std::to_string(n) +
+                                " rows of " + std::to_string(k) + " columns takes rows of " +
+                                std::to_string(row_bytes) + " bytes; " + std::to_string(bytes) +
+                                " bytes in all were given.");
+  return {data, format, n, k, row_bytes};
+}
+
+}  // namespace
+
+std::shared_ptr<const PackedWeight> pack_weight(int ggml_type, const uint8_t* data, size_t bytes, int n, int k,
+                                                ThreadPool& pool) {
+  const Source from = check_source(ggml_type, data, bytes, n, k);
+  auto to = std::make_shared<PackedWeight>();
+  to->format = from.format;
+  to->layout = layout_of(from.format->id);
+  to->n = n;
+  to->k = k;
+  to->panels = (n + kPanel - 1) / kPanel;
+  const int blocks = (k + to->layout.block - 1) / to->layout.block;
+  to->panel_bytes = static_cast<size_t>(blocks) * to->layout.block_bytes();
+  to->bytes = to->panel_bytes * to->panels;
+  to->data.reset(allocate(to->bytes));
+  std::atomic<size_t> bad{kFound};
+  pool.run(to->panels, [&](int panel, int) {
+    uint8_t* out = to->data.get() + static_cast<size_t>(panel) * to->panel_bytes;
+    if (to->layout.bits == 16) pack_float_panel(from, panel, out, bad);
+    else pack_integer_panel(from, *to, panel, out, bad);
+  });
+  if (bad.load() != kFound)
+    throw std::invalid_argument("A weight of type " + std::string(from.format->name) + " has a " +
+                                (to->layout.bits == 16 ? "value" : "scale") +
+                                " that is NaN or infinite at byte offset " + std::to_string(bad.load()) +
+                                " of the tensor; the file is damaged.");
+  return to;
+}
+
+}  // namespace tenfold
