@@ -1,0 +1,87 @@
+"""A step while it is being planned."""
+
+from __future__ import annotations
+
+from tenfold.core.plan import ScheduledChunk, StepPlan
+from tenfold.kv.lease import Lease
+from tenfold.scheduler.config import SchedulerConfig
+from tenfold.scheduler.policies import chunk_size
+from tenfold.scheduler.sequence import Sequence
+
+
+class StepDraft:
+    """Collects who computes in a step, then divides the token budget.
+
+    Args:
+        step: number of the step.
+        config: the limits.
+        block_size: tokens a KV block.
+    """
+
+    def __init__(self, step: int, config: SchedulerConfig, block_size: int) -> None:
+        self.step = step
+        self.config = config
+        self.block_size = block_size
+        self.preempted: list[int] = []
+        self.reasons: list[str] = []
+        self._decodes: list[Sequence] = []
+        self._prefills: list[Sequence] = []
+
+    def add(self, seq: Sequence) -> None:
+        """Let a running sequence compute in this step; its lease must hold all its tokens."""
+        if seq.num_tokens - seq.num_computed == 1:
+            self._decodes.append(seq)
+        else:
+            self._prefills.append(seq)
+
+    def drop(self, seq: Sequence) -> None:
+        """Take out a sequence that was preempted."""
+        self.preempted.append(seq.seq_id)
+        self._decodes = [each for each in self._decodes if each is not seq]
+        self._prefills = [each for each in self._prefills if each is not seq]
+
+    def budget_for(self, seq: Sequence) -> int:
+        """Tokens that a newcomer could compute in this step after the sequences that go before it."""
+        limit = self.config.max_chunk_tokens if self.config.enable_chunked_prefill else None
+        left = self.config.max_num_batched_tokens - len(self._decodes)
+        for other in self._prefills:
+            if other.rank < seq.rank:
+                remaining = other.num_tokens - other.num_computed
+                left -= remaining if limit is None else min(remaining, limit)
+        return left
+
+    def plan(self) -> StepPlan:
+        """Divide the budget: one token for each decoding sequence, the rest to prompts in order of rank."""
+        chunks = []
+        for seq in self._decodes:
+            start, lease = seq.num_computed, _lease(seq)
+            # A decoding sequence's lease grows a block at a time, so its blocks cover its tokens and no more.
+            token_ids = (seq.output_ids[-1],) if seq.output_ids else seq.tokens(start, start + 1)
+            chunks.append(ScheduledChunk(seq.seq_id, start, token_ids, lease.block_ids, True))
+        if self._prefills:
+            self._add_prefills(chunks)
+        return StepPlan(self.step, tuple(chunks), tuple(self.preempted), tuple(self.reasons))
+
+    def _add_prefills(self, chunks: list[ScheduledChunk]) -> None:
+        config = self.config
+        left = config.max_num_batched_tokens - len(chunks)
+        for seq in sorted(self._prefills, key=lambda each: each.rank):
+            start = seq.num_computed
+            remaining = seq.num_tokens - start
+            choice = chunk_size(
+                remaining, left, config.max_chunk_tokens, chunked=config.enable_chunked_prefill
+            )
+            size = choice.value
+            if size < remaining:
+                self.reasons.append(f"Sequence {seq.seq_id} is cut short: {choice.reason}.")
+            if size:
+                left -= size
+                stop = start + size
+                table = _lease(seq).block_ids[: -(-stop // self.block_size)]
+                token_ids = seq.tokens(start, stop)
+                chunks.append(ScheduledChunk(seq.seq_id, start, token_ids, table, size == remaining))
+
+
+def _lease(seq: Sequence) -> Lease:
+    assert seq.lease is not None, f"Sequence {seq.seq_id} runs without a lease."
+    return seq.lease
