@@ -1,9 +1,117 @@
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <limits>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "sampling.hpp"
+#include "sampling_batch.hpp"
+#include "sampling_random.hpp"
 
 namespace nb = nanobind;
+using namespace nb::literals;
 
 namespace tenfold {
+namespace {
 
-void bind_sampling(nb::module_& m) { (void)m; }
+template <class T, int Dims = 1>
+using Array = nb::ndarray<const T, nb::ndim<Dims>, nb::c_contig, nb::device::cpu>;
+
+template <class T, class... Limits>
+std::vector<T> copy(const nb::ndarray<const T, Limits...>& array) {
+  return array.size() ? std::vector<T>(array.data(), array.data() + array.size()) : std::vector<T>();
+}
+
+template <class T>
+nb::ndarray<nb::numpy, T> to_numpy(std::vector<T> values, std::initializer_list<size_t> shape) {
+  auto* kept = new std::vector<T>(std::move(values));
+  kept->reserve(1);  // an address even when there is nothing in it
+  nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  return nb::ndarray<nb::numpy, T>(kept->data(), shape, owner);
+}
+
+void build_arrays(SamplingArrays* self, Array<float, 2> floats, Array<int32_t> top_k, Array<uint64_t> seed,
+                  Array<uint64_t> draw, Array<int32_t> num_logprobs, Array<int32_t> prompt_ids,
+                  Array<int64_t> prompt_offsets, Array<int32_t> output_ids, Array<int64_t> output_offsets,
+                  Array<int32_t> bias_ids, Array<int64_t> bias_offsets, Array<float> bias_values,
+                  Array<int32_t> banned_ids, Array<int64_t> banned_offsets) {
+  if (floats.shape(1) != 7 || floats.shape(0) > 1 << 20)
+    throw std::invalid_argument("floats must have 7 columns and at most 1048576 rows.");
+  SamplingArrays arrays;
+  arrays.count = int(floats.shape(0));
+  arrays.floats = copy(floats);
+  arrays.top_k = copy(top_k);
+  arrays.seed = copy(seed);
+  arrays.draw = copy(draw);
+  arrays.num_logprobs = copy(num_logprobs);
+  arrays.prompt = {copy(prompt_ids), copy(prompt_offsets)};
+  arrays.output = {copy(output_ids), copy(output_offsets)};
+  arrays.bias = {copy(bias_ids), copy(bias_offsets)};
+  arrays.banned = {copy(banned_ids), copy(banned_offsets)};
+  arrays.bias_values = copy(bias_values);
+  arrays.check();
+  new (self) SamplingArrays(std::move(arrays));
+}
+
+nb::tuple sample(const std::string& isa_name, Array<float, 2> logits, const SamplingArrays& arrays) {
+  const Isa isa = parse_isa(isa_name);
+  const size_t rows = logits.shape(0), vocab = logits.shape(1);
+  if (rows != size_t(arrays.count))
+    throw std::invalid_argument("logits has " + std::to_string(rows) + " rows; the sampling arrays have " +
+                                std::to_string(arrays.count) + ".");
+  if (vocab > size_t(1) << 30) throw std::invalid_argument("logits has more than 2^30 columns.");
+  arrays.check_vocab(int(vocab));
+  std::vector<Sampled> picked(rows);
+  size_t width = 0;
+  {
+    nb::gil_scoped_release released;
+    SampleScratch scratch;
+    std::vector<float> values;
+    for (size_t i = 0; i < rows; ++i) {
+      values.assign(logits.data() + i * vocab, logits.data() + (i + 1) * vocab);
+      sample_row(isa, values.data(), int(vocab), row(arrays, int(i)), scratch, picked[i]);
+      width = std::max(width, picked[i].top_ids.size());
+    }
+  }
+  std::vector<int32_t> tokens(rows), top_ids(rows * width, -1);
+  std::vector<float> logprobs(rows), top_logprobs(rows * width, -std::numeric_limits<float>::infinity());
+  for (size_t i = 0; i < rows; ++i) {
+    tokens[i] = picked[i].token;
+    logprobs[i] = picked[i].logprob;
+    std::copy(picked[i].top_ids.begin(), picked[i].top_ids.end(), top_ids.begin() + i * width);
+    std::copy(picked[i].top_logprobs.begin(), picked[i].top_logprobs.end(), top_logprobs.begin() + i * width);
+  }
+  return nb::make_tuple(to_numpy(std::move(tokens), {rows}), to_numpy(std::move(logprobs), {rows}),
+                        to_numpy(std::move(top_ids), {rows, width}),
+                        to_numpy(std::move(top_logprobs), {rows, width}));
+}
+
+}  // namespace
+
+void bind_sampling(nb::module_& m) {
+  nb::class_<SamplingArrays>(m, "SamplingArrays",
+                             "Sampling parameters of n rows, copied from arrays and checked (ValueError).\n\n"
+                             "floats is float32 [n, 7]: temperature, top_p, min_p, typical_p, repetition_penalty,\n"
+                             "presence_penalty, frequency_penalty. top_k and num_logprobs are int32 [n], seed and draw\n"
+                             "uint64 [n]. Ids are int32 with int64 [n + 1] offsets; bias_values float32, one a bias id.")
+      .def("__init__", &build_arrays,
+           "floats"_a.noconvert(), "top_k"_a.noconvert(), "seed"_a.noconvert(), "draw"_a.noconvert(),
+           "num_logprobs"_a.noconvert(), "prompt_ids"_a.noconvert(), "prompt_offsets"_a.noconvert(),
+           "output_ids"_a.noconvert(), "output_offsets"_a.noconvert(), "bias_ids"_a.noconvert(),
+           "bias_offsets"_a.noconvert(), "bias_values"_a.noconvert(), "banned_ids"_a.noconvert(),
+           "banned_offsets"_a.noconvert())
+      .def("__len__", [](const SamplingArrays& arrays) { return arrays.count; })
+      .def("check_vocab", &SamplingArrays::check_vocab, "vocab"_a, "ValueError if an id is not below vocab.");
+  m.def("sample", &sample, "isa"_a, "logits"_a.noconvert(), "arrays"_a,
+        "Pick a token for each row of logits, float32 [rows, vocab], which stay as they are.\n\n"
+        "Returns (tokens int32 [rows], logprobs float32 [rows], top_ids int32 [rows, most], top_logprobs float32\n"
+        "[rows, most]), padded with -1 and -inf. A token is -1 if all logits are NaN or -inf. ValueError if an id or\n"
+        "the number of rows does not fit.");
+  m.def("uniform", &uniform, "seed"_a, "draw"_a, "The draw-th uniform number of a seed, float64 in [0, 1).");
+}
 
 }  // namespace tenfold

@@ -1,4 +1,16 @@
-// Picking tokens from logits. A row's result depends on its own logits and parameters only.
+// Picking tokens from logits. A row's result depends on its own logits and parameters only: the same bits on every
+// instruction set, in every batch, on every thread.
+//
+// The order is vLLM's (v1 sampler), with typical_p, which vLLM lacks, after min_p:
+//   1. log probabilities of the raw logits, if asked for
+//   2. banned ids to -inf, then logit_bias
+//   3. repetition penalty (prompt and output: positive logits divided, others multiplied),
+//      then frequency and presence penalties (output only)
+//   4. temperature below 1e-5: the largest logit, the lowest id among equals; else divide by temperature
+//   5. min_p, typical_p, top_k, top_p, each over what the one before left
+//   6. one uniform number of (seed, draw), inverted over the kept tokens in order of id
+// top_k keeps exactly k tokens and top_p the fewest that reach its mass; among equals lower ids come first.
+// NaN logits count as -inf, +inf as the largest float.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -24,8 +36,8 @@ struct SampleParams {
 
 struct Sampled {
   int32_t token = -1;              // -1: every logit was NaN or -inf
-  float logprob = 0.f;             // natural log, from the raw logits
-  std::vector<int32_t> top_ids;
+  float logprob = 0.f;             // natural log, from the raw logits; 0 if not asked for
+  std::vector<int32_t> top_ids;    // best first; tokens at -inf are left out
   std::vector<float> top_logprobs;
 };
 

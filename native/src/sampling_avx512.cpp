@@ -1,0 +1,10 @@
+#ifdef TENFOLD_X86
+#define TENFOLD_LANES 16
+#include "sampling_scan.hpp"
+
+namespace tenfold {
+
+const SampleKernels sample_kernels_avx512{scan, exponentials, gather, find_above};
+
+}  // namespace tenfold
+#endif

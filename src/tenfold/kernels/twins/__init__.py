@@ -1,0 +1,1 @@
+"""Numpy twins of the native kernels: same signatures, slow and plain, for comparison."""

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tenfold.core.sampling_params import SamplingParams
+from tenfold.sampling.batch import SamplingRow, sampling_batch
+
+
+class Unread(Sequence[int]):
+    """A history that fails the test when it is looked at."""
+
+    def __getitem__(self, index: Any) -> Any:
+        raise AssertionError("the history was read")
+
+    def __len__(self) -> int:
+        raise AssertionError("the history was read")
+
+
+def row(
+    prompt: Sequence[int] = (), output: Sequence[int] = (), banned: tuple[int, ...] = (), **params: Any
+) -> SamplingRow:
+    return SamplingRow(
+        params=SamplingParams(**params),
+        seed=1,
+        draw=2,
+        prompt_ids=prompt,
+        output_ids=output,
+        banned_ids=banned,
+    )
+
+
+def test_rows_without_penalties_leave_histories_unread() -> None:
+    batch = sampling_batch([row(Unread(), Unread(), top_p=0.9), row(Unread(), [4], presence_penalty=0.5)])
+    assert len(batch) == 2
+    assert batch.prompt_ids.size == 0
+    assert batch.prompt_offsets.tolist() == [0, 0, 0]
+    assert batch.output_ids.tolist() == [4]
+    assert batch.output_offsets.tolist() == [0, 0, 1]
+
+
+def test_columns_hold_each_rows_values() -> None:
+    batch = sampling_batch(
+        [
+            row(temperature=0.5, top_p=0.75, min_p=0.25, top_k=7, logprobs=3),
+            row([5, 6], array("i", [7]), (8, 9), repetition_penalty=1.5, typical_p=0.5),
+            row((), np.array([1, 2], np.int32), frequency_penalty=0.25, logit_bias={3: -100.0, 4: 1.5}),
+        ]
+    )
+    assert batch.floats.dtype == np.float32
+    assert batch.floats.tolist() == [
+        [0.5, 0.75, 0.25, 1, 1, 0, 0],
+        [1, 1, 0, 0.5, 1.5, 0, 0],
+        [1, 1, 0, 1, 1, 0, 0.25],
+    ]
+    assert batch.top_k.tolist() == [7, 0, 0]
+    assert batch.num_logprobs.tolist() == [3, -1, -1]
+    assert (batch.prompt_ids.tolist(), batch.prompt_offsets.tolist()) == ([5, 6], [0, 0, 2, 2])
+    assert (batch.output_ids.tolist(), batch.output_offsets.tolist()) == ([7, 1, 2], [0, 0, 1, 3])
+    assert (batch.bias_ids.tolist(), batch.bias_offsets.tolist()) == ([3, 4], [0, 0, 0, 2])
+    assert batch.bias_values.tolist() == [-100.0, 1.5]
+    assert (batch.banned_ids.tolist(), batch.banned_offsets.tolist()) == ([8, 9], [0, 0, 2, 2])
+
+
+def test_seeds_of_any_sign_fit() -> None:
+    seeds = [0, -1, 2**63, -(2**63), 2**64 + 5]
+    batch = sampling_batch(
+        [SamplingRow(params=SamplingParams(), seed=s, draw=i) for i, s in enumerate(seeds)]
+    )
+    assert batch.seed.dtype == np.uint64
+    assert batch.seed.tolist() == [0, 2**64 - 1, 2**63, 2**63, 5]
+    assert batch.draw.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_ids_outside_int32_are_refused() -> None:
+    with pytest.raises(OverflowError):
+        sampling_batch([row([2**31], repetition_penalty=2.0)])
+
+
+def test_no_rows() -> None:
+    batch = sampling_batch([])
+    assert len(batch) == 0
+    assert batch.floats.shape == (0, 7)
+    assert batch.prompt_offsets.tolist() == [0]
+    assert len(batch.arguments()) == 14
