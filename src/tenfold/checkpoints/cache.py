@@ -1,7 +1,7 @@
 """The folder that pulled models live in, and which models are there.
 
-Beside each file lies a stamp: size, modification time and sha256 at the time it was checked. A start compares size and
-time instead of hashing again.
+Beside each file lies a stamp: size, modification time and sha256 at the time it was checked. A start compares
+size and time instead of hashing again.
 """
 
 from __future__ import annotations

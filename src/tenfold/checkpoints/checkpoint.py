@@ -68,9 +68,9 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     `architecture` has GGUF's names: "llama" (also Mistral, SmolLM2), "qwen2", "qwen3", "gemma3".
     `sliding_window` is None without one; `global_every` says that each such layer, counted from 1, is global
-    (Gemma 3: 6) and 0 that every layer has the window (Mistral). `rope_interleaved` is true when Q and K rows are
-    stored for adjacent-pair rotation (GGUF's llama), false for half-split. `norm_offset` is added to every norm weight
-    (1.0 for Gemma in Hugging Face folders, whose GGUF files have it already added).
+    (Gemma 3: 6) and 0 that every layer has the window (Mistral). `rope_interleaved` is true when Q and K rows
+    are stored for adjacent-pair rotation (GGUF's llama), false for half-split. `norm_offset` is added to
+    every norm weight (1.0 for Gemma in Hugging Face folders, whose GGUF files have it already added).
     """
 
     architecture: str

@@ -121,7 +121,7 @@ def _q3_k(blocks: Bytes) -> Floats:
 
 
 def _k_scales(packed: Bytes) -> tuple[Floats, Floats]:
-    """8 scales and 8 minima of 6 bits, from 12 bytes: four of each whole, the others in halves and top bits."""
+    """8 scales and 8 minima of 6 bits from 12 bytes: four of each whole, the rest in halves and top bits."""
     first, second, halves = packed[:, :4], packed[:, 4:8], packed[:, 8:]
     scales = np.concatenate([first & 63, (halves & 15) | ((first >> 2) & 48)], axis=1)
     minima = np.concatenate([second & 63, (halves >> 4) | ((second >> 2) & 48)], axis=1)

@@ -26,23 +26,26 @@ _SCALES: dict[TensorType, tuple[int, ...]] = {
 
 
 def check_finite(tensor: Tensor) -> None:
-    """Check that no element is NaN or infinite, by the scales of quantized blocks. Reads the tensor's bytes once.
+    """Check that no element is NaN or infinite, for quantized types by their blocks' scales.
 
     Raises:
         CheckpointError: with the byte offset of the first bad number.
     """
     size = BLOCKS[tensor.type][1]
     blocks = tensor.data.reshape(-1, size)
+    # The exponent lies in the top two bytes: 8 bits of float32 and bfloat16, 5 bits of float16.
+    exponent = 0x7F80 if tensor.type in (TensorType.F32, TensorType.BF16) else 0x7C00
+    first: tuple[int, int] | None = None
     for column in _SCALES.get(tensor.type, (2,)):
-        # The exponent: the upper 8 of float32's and bfloat16's lie in the top two bytes, float16's 5 likewise.
-        top = blocks[:, column + 1].astype(np.uint16) << 8 | blocks[:, column]
-        exponent = 0x7F80 if tensor.type in (TensorType.F32, TensorType.BF16) else 0x7C00
-        bad = (top & exponent) == exponent
+        top = blocks[:, column + 1].astype(np.uint16) << np.uint16(8)
+        bad = (top & exponent | blocks[:, column] & (exponent & 0xFF)) == exponent
         if bad.any():
-            index = int(np.argmax(bad))
-            raise CheckpointError(
-                tensor.file,
-                f"the number in block {index} is NaN or infinite; the file is corrupted",
-                tensor=tensor.name,
-                offset=tensor.offset + index * size + column,
-            )
+            place = (int(np.argmax(bad)), column)
+            first = place if first is None else min(first, place)
+    if first is not None:
+        raise CheckpointError(
+            tensor.file,
+            f"a number of block {first[0]} is NaN or infinite; the file is corrupted",
+            tensor=tensor.name,
+            offset=tensor.offset + first[0] * size + first[1],
+        )

@@ -83,7 +83,8 @@ def _refuse_features(fields: Fields, arch: str) -> None:
         raise UnsupportedModelError(f"{fields.file}: attention logit soft-capping is not supported")
     if fields.integer("split.count", 1) > 1:
         raise UnsupportedModelError(
-            f"{fields.file}: this is one part of a split GGUF; merge the parts with `llama-gguf-split --merge` first"
+            f"{fields.file}: this is one part of a split GGUF; merge the parts with "
+            "`llama-gguf-split --merge` first"
         )
 
 

@@ -1,8 +1,8 @@
 """Reading a GGUF header: metadata and tensor descriptions, every count and length checked before use.
 
-Layout (versions 2 and 3, little-endian): magic "GGUF", u32 version, u64 tensors, u64 keys; then for each key a string,
-a u32 type and the value; then for each tensor a string, u32 dimensions, that many u64 lengths, a u32 type and a u64
-offset into the data, which starts at the next multiple of `general.alignment`.
+Layout (versions 2 and 3, little-endian): magic "GGUF", u32 version, u64 tensors, u64 keys; then for each key
+a string, a u32 type and the value; then for each tensor a string, u32 dimensions, that many u64 lengths, a
+u32 type and a u64 offset into the data, which starts at the next multiple of `general.alignment`.
 Source: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
 
@@ -110,7 +110,8 @@ class _Cursor:
         if size > self.end - start:
             raise CheckpointError(
                 self.file,
-                f"{what} needs {size} bytes, but {self.end - start} are left; the file is truncated or corrupted",
+                f"{what} needs {size} bytes, but {self.end - start} are left; the file is truncated "
+                "or corrupted",
                 offset=start,
             )
         self.position = start + size
@@ -201,7 +202,7 @@ def read_header(file: MappedFile) -> GgufHeader:
     """
     cursor = _Cursor(file)
     version = _version(cursor)
-    # A description has at least an 8-byte name length, a dimension, a type and an offset; a key a length, type, byte.
+    # A tensor: name length, rank, one dimension, type, offset; a key: name length, type, one byte.
     tensor_count = cursor.count("the number of tensors", 8 + 4 + 8 + 4 + 8, MAX_TENSORS)
     key_count = cursor.count("the number of metadata keys", 8 + 4 + 1, MAX_KEYS)
     metadata: dict[str, Any] = {}
@@ -247,7 +248,8 @@ def _alignment(file: object, metadata: dict[str, Any], positions: dict[str, int]
     if type(value) is not int or not 8 <= value <= MAX_ALIGNMENT or value & (value - 1):
         raise CheckpointError(
             file,
-            f"metadata key 'general.alignment' must be a power of two from 8 to {MAX_ALIGNMENT}, not {value!r:.40}",
+            f"metadata key 'general.alignment' must be a power of two from 8 to {MAX_ALIGNMENT}, "
+            f"not {value!r:.40}",
             offset=positions["general.alignment"],
         )
     return value

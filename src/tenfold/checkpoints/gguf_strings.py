@@ -1,9 +1,9 @@
 """Reading GGUF string arrays quickly.
 
-A vocabulary with its merges holds some 300,000 strings, each behind a 64-bit length. A loop over them takes about half
-a microsecond a string. Nearly all are shorter than 256 bytes, so their lengths read as one byte and seven NULs; split
-at those NULs, a window of the file falls into strings in one C call, and the lengths then prove (or not) that the split
-was right. Where it was not, a plain loop reads on.
+A vocabulary with its merges holds some 300,000 strings, each behind a 64-bit length. A loop over them takes
+about half a microsecond a string. Nearly all are shorter than 256 bytes, so their lengths read as one byte
+and seven NULs; split at those NULs, a window of the file falls into strings in one C call, and the lengths
+then prove (or not) that the split was right. Where it was not, a plain loop reads on.
 """
 
 from __future__ import annotations
@@ -36,19 +36,23 @@ def read_strings(
     """
     strings: list[str] = []
     end = len(buffer)
+    stretch = _SLOW_STRETCH
     while (left := count - len(strings)) > 0:
         window = buffer[position : min(end, position + _WINDOW)]
         found, used = _split(window, left)
-        if not found:
-            # One window costs as much as a few hundred strings: read that many before trying again.
-            found, used = _loop(file, buffer, position, min(left, _SLOW_STRETCH), what)
+        if found:
+            stretch = _SLOW_STRETCH
+        else:
+            # A window costs as much as a few hundred strings: after each failure, try less often.
+            found, used = _loop(file, buffer, position, min(left, stretch), what)
+            stretch *= 2
         strings += found
         position += used
     return strings, position
 
 
 def _split(window: bytes, limit: int) -> tuple[list[str], int]:
-    """At most `limit` strings from the window's start, and the bytes they took; none if it cannot be split."""
+    """At most `limit` strings from the window's start and the bytes they took; none without a clean split."""
     pieces = window.split(_SEPARATOR)
     # pieces[0] is the first length byte; pieces[i] is string i - 1 and then the length byte of string i.
     if len(pieces) < 3 or len(pieces[0]) != 1:

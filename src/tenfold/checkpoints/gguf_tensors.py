@@ -17,8 +17,8 @@ def map_tensors(file: MappedFile, header: GgufHeader) -> dict[str, Tensor]:
     """Tensors by name, in the file's order; types, shapes and ranges checked.
 
     Raises:
-        CheckpointError: an unsupported type, an impossible shape, or a range that is misaligned, outside the file or
-            over another tensor's.
+        CheckpointError: an unsupported type, an impossible shape, or a range that is misaligned, outside the
+            file or over another tensor's.
     """
     tensors = {info.name: _map_tensor(file, header, info) for info in header.tensors}
     _check_overlap(tensors)
@@ -37,7 +37,8 @@ def _map_tensor(file: MappedFile, header: GgufHeader, info: TensorInfo) -> Tenso
     elements, _ = BLOCKS[kind]
     if info.dimensions[0] % elements:
         raise error(
-            f"its rows have {info.dimensions[0]} elements, no multiple of the {elements} of a {kind.name} block"
+            f"its rows have {info.dimensions[0]} elements, no multiple of the {elements} of a "
+            f"{kind.name} block"
         )
     if info.offset % header.alignment:
         raise error(f"its offset {info.offset} is no multiple of the alignment {header.alignment}")

@@ -56,7 +56,7 @@ def read_tokenizer(fields: Fields, vocab_size: int) -> TokenizerSource:
 
 
 def _token_id(fields: Fields, name: str, count: int) -> int | None:
-    """The id of a named token; None when absent, or -1 or 2^32 - 1, which some converters write for "none"."""
+    """The id of a named token; None when absent, or -1 or 2^32 - 1, as some converters write it."""
     key = f"tokenizer.ggml.{name}_token_id"
     value = fields.values.get(key)
     if value is None or (isinstance(value, int) and value in (-1, 2**32 - 1)):

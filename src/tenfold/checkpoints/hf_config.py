@@ -23,8 +23,8 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
         architecture: canonical name.
         head_dim: default head size; None computes hidden / heads.
         kv_heads: default number of KV heads; None is the number of heads.
-        window: how sliding windows are declared: "none", "always" (Mistral: by `sliding_window` alone), "flag" (Qwen:
-            if `use_sliding_window`) or "pattern" (Gemma 3: alternating).
+        window: how sliding windows are declared: "none", "always" (Mistral: by `sliding_window` alone),
+            "flag" (Qwen: if `use_sliding_window`) or "pattern" (Gemma 3: alternating).
     """
 
     architecture: str
@@ -119,7 +119,8 @@ def _text_fields(fields: Fields) -> tuple[Fields, Family]:
     """The fields of the text model, with Gemma 3's defaults filled in, and its family."""
     if fields.has("quantization_config"):
         raise UnsupportedModelError(
-            f"{fields.file}: the weights are quantized ('quantization_config'), which is not supported in folders; "
+            f"{fields.file}: the weights are quantized ('quantization_config'), which is not "
+            "supported in folders; "
             "use the original F32, F16 or BF16 weights, or a GGUF file"
         )
     outer = fields
@@ -199,7 +200,7 @@ def _default_layer_types(fields: Fields, family: Family, layers: int) -> list[st
 
 
 def _rope_fields(fields: Fields, family: Family) -> tuple[Fields, float | None]:
-    """RoPE fields of full-attention layers in one table, old style or new, and Gemma 3's theta of windowed layers."""
+    """RoPE fields of full-attention layers, old style or new, and Gemma 3's theta of windowed layers."""
     gemma = family.window == "pattern"
     new = fields.table("rope_parameters")
     old = fields.table("rope_scaling")

@@ -34,7 +34,7 @@ _GEMMA_NORMS = {
 
 
 def is_skipped(name: str) -> bool:
-    """Whether a tensor is no part of the text model (vision tower) or is computed instead (rotary frequencies)."""
+    """Whether a tensor is not needed: of the vision tower, or rotary frequencies, which are computed."""
     return _SKIPPED.fullmatch(name) is not None
 
 

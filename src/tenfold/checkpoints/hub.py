@@ -25,8 +25,8 @@ def fetch_from_hub(repo: str, wanted: str | None) -> Path:
         The folder or the GGUF file.
 
     Raises:
-        ModelNotFoundError: huggingface_hub is not installed, the hub cannot be reached and the cache lacks the model,
-            or the repository has nothing that fits.
+        ModelNotFoundError: huggingface_hub is not installed, the hub cannot be reached and the cache lacks
+            the model, or the repository has nothing that fits.
     """
     try:
         hub: Any = importlib.import_module("huggingface_hub")
@@ -39,17 +39,23 @@ def fetch_from_hub(repo: str, wanted: str | None) -> Path:
         files = list(hub.HfApi().list_repo_files(repo))
         local = False
     except Exception as error:
-        # The package raises its own errors, its HTTP library's and OSError; without a network its cache may do.
+        # It raises its own errors, its HTTP library's and OSError; without a network its cache may do.
         files, local = _cached_files(hub, repo, error), True
-    folder = wanted is None and "config.json" in files and any(file.endswith(".safetensors") for file in files)
+    folder = (
+        wanted is None and "config.json" in files and any(file.endswith(".safetensors") for file in files)
+    )
     try:
         if folder:
-            return Path(hub.snapshot_download(repo, allow_patterns=list(_FOLDER_FILES), local_files_only=local))
+            return Path(
+                hub.snapshot_download(repo, allow_patterns=list(_FOLDER_FILES), local_files_only=local)
+            )
         return Path(hub.hf_hub_download(repo, choose_gguf(repo, files, wanted), local_files_only=local))
     except ModelNotFoundError:
         raise
     except Exception as error:
-        raise ModelNotFoundError(f"{repo!r} could not be downloaded from the model hub: {_first_line(error)}") from error
+        raise ModelNotFoundError(
+            f"{repo!r} could not be downloaded from the model hub: {_first_line(error)}"
+        ) from error
 
 
 def _cached_files(hub: Any, repo: str, reason: Exception) -> list[str]:
@@ -84,7 +90,9 @@ def choose_gguf(repo: str, files: list[str], wanted: str | None) -> str:
     if len(fitting) == 1:
         return fitting[0]
     word = "several files that fit" if fitting else "no file that fits"
-    raise ModelNotFoundError(f"{repo!r} has {word} {wanted!r}; its GGUF files: {', '.join(fitting or choices)}.")
+    raise ModelNotFoundError(
+        f"{repo!r} has {word} {wanted!r}; its GGUF files: {', '.join(fitting or choices)}."
+    )
 
 
 def _has_quantization(file: str, quantization: str) -> bool:

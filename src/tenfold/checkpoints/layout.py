@@ -1,4 +1,4 @@
-"""Which tensors each architecture has, and their shapes: a checkpoint that disagrees is refused when it is opened."""
+"""Which tensors each architecture has, and their shapes; a checkpoint that disagrees is refused."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def check_tensors(file: object, config: ModelConfig, tensors: Mapping[str, Tenso
     Optional are biases of the attention projections and, for `rope_factors`, its tensor.
 
     Raises:
-        CheckpointError: a tensor is missing, has another shape, is quantized although it is a vector, or has no place
-            in the architecture (leaving it out would give wrong text without a word).
+        CheckpointError: a tensor is missing, has another shape, is quantized although it is a vector, or has
+            no place in the architecture (leaving it out would give wrong text without a word).
     """
     shapes = dict(required_shapes(config))
     optional = _optional_shapes(config)

@@ -14,8 +14,9 @@ from tenfold.core.errors import CheckpointError
 class MappedFile:
     """A model file, mapped read-only; nothing is read until it is looked at.
 
-    The mapping lives as long as any array over it. A file that another process truncates while it is mapped ends this
-    process (SIGBUS), as with every mapped file: replace model files by renaming, never by writing into them.
+    The mapping lives as long as any array over it. A file that another process truncates while it is mapped
+    ends this process (SIGBUS), as with every mapped file: replace model files by renaming, never by writing
+    into them.
 
     Args:
         path: an ordinary file.

@@ -27,6 +27,7 @@ def open_checkpoint(path: Path) -> Checkpoint:
     if path.suffix in (".bin", ".pt", ".pth", ".ckpt", ".pkl"):
         raise CheckpointError(
             path,
-            "this looks like a Python pickle, which can run code when read; only GGUF and safetensors are supported",
+            "this looks like a Python pickle, which can run code when read; only GGUF and "
+            "safetensors are supported",
         )
     return GgufCheckpoint(path)

@@ -22,8 +22,8 @@ _BLOCK = 1 << 20
 def pull(name: str, *, progress: Progress | None = None) -> Path:
     """Bring a catalog model into the cache, if it is not there; returns its path.
 
-    Sources are tried in order; the file gets its name only after its sha256 is right. Two pulls at once wait for each
-    other. Nothing partial stays behind.
+    Sources are tried in order; the file gets its name only after its sha256 is right. Two pulls at once wait
+    for each other. Nothing partial stays behind.
 
     Args:
         name: of the catalog.
@@ -54,11 +54,13 @@ def _pull_entry(entry: CatalogEntry, progress: Progress) -> Path:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise PullError(
-                f"There is no room on the disk for {entry.name}: it needs up to {2 * entry.size / 1e6:.0f} MB in "
+                f"There is no room on the disk for {entry.name}: it needs up to "
+                f"{2 * entry.size / 1e6:.0f} MB in "
                 f"{path.parent}. Free some, or set TENFOLD_HOME to a folder on another disk."
             ) from None
         raise PullError(
-            f"{entry.name} cannot be stored in {path.parent} ({error}). Set TENFOLD_HOME to a folder that can be written."
+            f"{entry.name} cannot be stored in {path.parent} ({error}). Set TENFOLD_HOME to a "
+            "folder that can be written."
         ) from None
     return path
 
@@ -112,7 +114,8 @@ def _fetch(entry: CatalogEntry, path: Path, progress: Progress) -> None:
         except SourceError as error:
             failures.append(f"From {source}: {error}.")
     raise PullError(
-        f"{entry.name} could not be pulled. {' '.join(failures)} Check the network, give the path of a GGUF file "
+        f"{entry.name} could not be pulled. {' '.join(failures)} Check the network, give the path "
+        "of a GGUF file "
         f"instead, or put {entry.file} (sha256 {entry.sha256}) at {path}."
     )
 

