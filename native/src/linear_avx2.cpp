@@ -106,27 +106,30 @@ inline __m256i dot_of(const uint8_t* codes, const uint8_t* q, __m256i dot) {
   return dot;
 }
 
-template <LayoutId id, int R>
-inline void add_group(const uint8_t* codes, const Scales& scales, const uint8_t* record, float* y) {
+template <LayoutId id, int R, int s>
+inline void add_dots(const uint8_t* codes, const Scales& scales, const uint8_t* record, int r, float* y) {
   constexpr Layout layout = layout_of(id);
   constexpr int quads = 8 / layout.subs();
+  const uint8_t* q = record + r * kGroup + s * quads * 4;
+  const uint8_t* word = record + R * (kGroup + 4 + s * 4) + r * 4;
+  const __m256 act_scale = broadcast_float(record + R * kGroup + r * 4);
+  const __m256i start = layout.min || layout.bits == 8 ? _mm256_setzero_si256() : broadcast_word(word);
+#pragma GCC unroll 2
+  for (int h = 0; h < 2; ++h) {
+    float* to = y + r * kPanel + 8 * h;
+    const __m256i dot = dot_of<layout.bits, quads>(codes + s * quads * 64 + 32 * h, q, start);
+    __m256 sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), _mm256_mul_ps(scales.scale[s][h], act_scale),
+                                 _mm256_load_ps(to));
+    if constexpr (layout.min) sum = _mm256_fmadd_ps(scales.minimum[s][h], broadcast_float(word), sum);
+    _mm256_store_ps(to, sum);
+  }
+}
+
+template <LayoutId id, int R>
+inline void add_group(const uint8_t* codes, const Scales& scales, const uint8_t* record, float* y) {
   for (int r = 0; r < R; ++r) {
-    const uint8_t* q = record + r * kGroup;
-    const __m256 act_scale = broadcast_float(record + R * kGroup + r * 4);
-#pragma GCC unroll 2
-    for (int s = 0; s < layout.subs(); ++s) {
-      const uint8_t* word = record + R * (kGroup + 4 + s * 4) + r * 4;
-      const __m256i start = layout.min || layout.bits == 8 ? _mm256_setzero_si256() : broadcast_word(word);
-#pragma GCC unroll 2
-      for (int h = 0; h < 2; ++h) {
-        float* to = y + r * kPanel + 8 * h;
-        const __m256i dot = dot_of<layout.bits, quads>(codes + s * quads * 64 + 32 * h, q + s * quads * 4, start);
-        __m256 sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), _mm256_mul_ps(scales.scale[s][h], act_scale),
-                                     _mm256_load_ps(to));
-        if constexpr (layout.min) sum = _mm256_fmadd_ps(scales.minimum[s][h], broadcast_float(word), sum);
-        _mm256_store_ps(to, sum);
-      }
-    }
+    add_dots<id, R, 0>(codes, scales, record, r, y);
+    if constexpr (layout_of(id).subs() == 2) add_dots<id, R, 1>(codes, scales, record, r, y);
   }
 }
 

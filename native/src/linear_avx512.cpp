@@ -114,32 +114,34 @@ inline Scales group_scales(const uint8_t* subs, int group, __m512 scale, __m512 
 // Rows whose dots run side by side, to hide the latency of the dot instruction.
 constexpr int side_by_side(int tile_rows) { return tile_rows % 4 == 0 ? 4 : tile_rows % 3 == 0 ? 3 : tile_rows; }
 
-template <LayoutId id, int R>
-inline void add_group(const __m512i w[8], const Scales& scales, const uint8_t* record, __m512 y[R]) {
+// The dots of scale `s` of a group with rows r0 to r0 + B, and their share of y.
+template <LayoutId id, int R, int r0, int s>
+inline void add_dots(const __m512i w[8], const Scales& scales, const uint8_t* record, __m512 y[R]) {
   constexpr Layout layout = layout_of(id);
   constexpr int B = side_by_side(R), quads = 8 / layout.subs();
-#pragma GCC unroll 16
-  for (int r0 = 0; r0 < R; r0 += B) {
-#pragma GCC unroll 2
-    for (int s = 0; s < layout.subs(); ++s) {
-      __m512i dot[B];
-      const uint8_t* words = record + R * (kGroup + 4 + s * 4) + r0 * 4;
+  const uint8_t* words = record + R * (kGroup + 4 + s * 4) + r0 * 4;
+  __m512i dot[B];
 #pragma GCC unroll 4
-      for (int b = 0; b < B; ++b) dot[b] = layout.min ? _mm512_setzero_si512() : broadcast_word(words + b * 4);
+  for (int b = 0; b < B; ++b) dot[b] = layout.min ? _mm512_setzero_si512() : broadcast_word(words + b * 4);
 #pragma GCC unroll 8
-      for (int j = s * quads; j < (s + 1) * quads; ++j)
+  for (int j = s * quads; j < (s + 1) * quads; ++j)
 #pragma GCC unroll 4
-        for (int b = 0; b < B; ++b)
-          dot[b] = _mm512_dpbusd_epi32(dot[b], w[j], broadcast_word(record + (r0 + b) * kGroup + j * 4));
+    for (int b = 0; b < B; ++b)
+      dot[b] = _mm512_dpbusd_epi32(dot[b], w[j], broadcast_word(record + (r0 + b) * kGroup + j * 4));
 #pragma GCC unroll 4
-      for (int b = 0; b < B; ++b) {
-        const __m512 scale = _mm512_mul_ps(scales.scale[s], broadcast_float(record + R * kGroup + (r0 + b) * 4));
-        y[r0 + b] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[b]), scale, y[r0 + b]);
-        if constexpr (layout.min)
-          y[r0 + b] = _mm512_fmadd_ps(scales.minimum[s], broadcast_float(words + b * 4), y[r0 + b]);
-      }
-    }
+  for (int b = 0; b < B; ++b) {
+    const __m512 scale = _mm512_mul_ps(scales.scale[s], broadcast_float(record + R * kGroup + (r0 + b) * 4));
+    y[r0 + b] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[b]), scale, y[r0 + b]);
+    if constexpr (layout.min)
+      y[r0 + b] = _mm512_fmadd_ps(scales.minimum[s], broadcast_float(words + b * 4), y[r0 + b]);
   }
+}
+
+template <LayoutId id, int R, int r0 = 0>
+inline void add_group(const __m512i w[8], const Scales& scales, const uint8_t* record, __m512 y[R]) {
+  add_dots<id, R, r0, 0>(w, scales, record, y);
+  if constexpr (layout_of(id).subs() == 2) add_dots<id, R, r0, 1>(w, scales, record, y);
+  if constexpr (r0 + side_by_side(R) < R) add_group<id, R, r0 + side_by_side(R)>(w, scales, record, y);
 }
 
 template <int R>

@@ -1,0 +1,92 @@
+// Speed of the linear kernels by shape and format: GOPS (a multiply and an add are two) and bytes of weights a second.
+//
+//   linear_bench [isa] [threads] [seconds a case]
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <vector>
+
+#include "../src/linear.hpp"
+
+using namespace tenfold;
+
+namespace {
+
+struct Case { const char* name; int type, block, bytes; std::vector<int> scales; };
+
+const Case kCases[] = {{"q4_1", 3, 32, 20, {0, 2}}, {"q4_k", 12, 256, 144, {0, 2}}, {"q6_k", 14, 256, 210, {208}},
+                       {"q8_0", 8, 32, 34, {0}}, {"bf16", 30, 1, 2, {0}}};
+
+std::shared_ptr<const PackedWeight> random_weight(const Case& c, int n, int k, ThreadPool& pool) {
+  std::mt19937 random(1);
+  std::vector<uint8_t> data(static_cast<size_t>(n) * k / c.block * c.bytes);
+  for (auto& byte : data) byte = static_cast<uint8_t>(random());
+  for (size_t block = 0; block < data.size(); block += c.bytes)
+    for (int offset : c.scales) data[block + offset + 1] = 0x28;  // a high byte of a small f16 or bf16
+  return pack_weight(c.type, data.data(), data.size(), n, k, pool);
+}
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Best time of a product of `rows` rows with a set of weights that together pass the caches.
+double measure(const LinearKernels& kernels, const std::vector<std::shared_ptr<const PackedWeight>>& weights, int rows,
+               int n, int k, double seconds, ThreadPool& pool) {
+  std::vector<float> x(static_cast<size_t>(rows) * k), y(static_cast<size_t>(rows) * n);
+  std::vector<int8_t> q(x.size());
+  std::vector<uint16_t> half(x.size());
+  std::vector<float> scale(x.size() / 32);
+  std::vector<int32_t> sum(x.size() / 32);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * 2654435761u % 1000) - 500.f;
+  for (int r = 0; r < rows; ++r) {
+    kernels.quantize_row(&x[r * k], k, &q[r * k], &scale[r * k / 32], &sum[r * k / 32]);
+    kernels.bf16_row(&x[r * k], k, &half[r * k]);
+  }
+  const Activations view{k, k, q.data(), scale.data(), sum.data(), half.data()};
+  const LinearOut out{y.data(), n, nullptr, false};
+  const int panels = weight_panels(*weights[0]), tasks = 4 * pool.size(), step = (panels + tasks - 1) / tasks;
+  double best = 1e9;
+  const double stop = now() + seconds;
+  do {
+    const double start = now();
+    for (const auto& w : weights)
+      pool.run(tasks, [&](int task, int) {
+        const int begin = std::min(task * step, panels), end = std::min(begin + step, panels);
+        if (begin < end) kernels.multiply(*w, view, 0, rows, begin, end, out);
+      });
+    best = std::min(best, (now() - start) / weights.size());
+  } while (now() < stop);
+  return best;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Isa isa = argc > 1 ? parse_isa(argv[1]) : best_isa();
+  const int threads = argc > 2 ? std::atoi(argv[2]) : 1;
+  const double seconds = argc > 3 ? std::atof(argv[3]) : 0.1;
+  ThreadPool pool(threads);
+  const LinearKernels& kernels = linear_kernels(isa);
+  std::printf("%s, %d threads\n%-6s %6s %6s %5s %9s %9s\n", isa_name(isa), threads, "type", "k", "n", "rows", "GOPS",
+              "GB/s");
+  for (const Case& c : kCases)
+    for (const auto& [k, n] : {std::pair<int, int>{576, 1536}, {1536, 8960}}) {
+      if (k % c.block != 0) continue;
+      std::vector<std::shared_ptr<const PackedWeight>> weights;
+      size_t held = 0;
+      while (held < (size_t{64} << 20)) {
+        weights.push_back(random_weight(c, n, k, pool));
+        held += weight_bytes(*weights.back());
+      }
+      for (int rows : {1, 8, 16, 32, 512}) {
+        const std::vector<std::shared_ptr<const PackedWeight>> used(
+            weights.begin(), rows > 32 ? weights.begin() + 1 : weights.end());
+        const double time = measure(kernels, used, rows, n, k, seconds, pool);
+        std::printf("%-6s %6d %6d %5d %9.1f %9.2f\n", c.name, k, n, rows, 2e-9 * rows * n * k / time,
+                    1e-9 * static_cast<double>(weight_bytes(*weights[0])) / time);
+      }
+    }
+}
