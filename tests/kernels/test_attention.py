@@ -1,0 +1,223 @@
+"""Native attention against its numpy twin, and byte for byte against itself however the work is grouped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from tenfold import _native
+from tenfold.kernels.twins import attention as twin
+
+ISAS = _native.supported_isas()
+# Largest error against float64 attention over the same bfloat16 K and V, for values of unit variance: float32
+# arithmetic, except that avx512 rounds probabilities to bfloat16.
+TOLERANCE = {"generic": 1e-5, "avx2": 1e-5, "avx512": 1e-2}
+
+
+class Layer:
+    """A layer's cache, filled with NaN or noise before use, and sequences whose tables are shuffled blocks of it."""
+
+    def __init__(self, kv_heads: int, head_dim: int, block_size: int, lengths: list[int], seed: int = 0) -> None:
+        self.geometry = (kv_heads, head_dim, block_size)
+        tables = [-(-length // block_size) for length in lengths]
+        rng = np.random.default_rng(seed)
+        elements = _native.kv_block_elements(*self.geometry)
+        assert elements == twin.kv_block_elements(*self.geometry)
+        self.cache = rng.integers(0, 65536, (sum(tables) + 2, elements), dtype=np.uint16)
+        self.cache[rng.random(self.cache.shape) < 0.5] = 0x7FC0  # quiet NaN
+        order = rng.permutation(len(self.cache)).astype(np.int32)
+        self.blocks = np.split(order[: sum(tables)], np.cumsum(tables)[:-1])
+
+    def run(self, isa: str, work: Work, sequences: list[twin.Sequence], tables: list[int], **more: Any) -> Any:
+        """One call over rows of `work`; returns (rows, heads, head_dim)."""
+        kv_heads, head_dim, _ = self.geometry
+        rows = work.q.shape[0]
+        table = np.zeros((len(sequences), max(len(self.blocks[i]) for i in tables)), dtype=np.int32)
+        for line, i in zip(table, tables, strict=True):
+            line[: len(self.blocks[i])] = self.blocks[i]
+        out = np.full((rows, work.q[0].size), np.nan, dtype=np.float32)
+        flat = [np.ascontiguousarray(x).reshape(rows, -1) for x in (work.q, work.k, work.v)]
+        options = {"scale": head_dim**-0.5, "window": 0, "threads": 1, **more}
+        _native.attention(
+            isa, self.cache, *self.geometry, *flat, np.array(sequences, dtype=np.int32), table, out=out, **options
+        )
+        return out.reshape(work.q.shape)
+
+
+class Work:
+    """Random q, k and v of some rows."""
+
+    def __init__(self, q: npt.NDArray[np.float32], k: npt.NDArray[np.float32], v: npt.NDArray[np.float32]) -> None:
+        self.q, self.k, self.v = q, k, v
+
+    @classmethod
+    def random(cls, rows: int, heads: int, kv_heads: int, head_dim: int, seed: int = 1) -> Work:
+        rng = np.random.default_rng(seed)
+        shapes = [(rows, heads, head_dim), (rows, kv_heads, head_dim), (rows, kv_heads, head_dim)]
+        q, k, v = (rng.standard_normal(shape, dtype=np.float32) for shape in shapes)
+        return cls(2 * q, k, v)
+
+    def rows(self, begin: int, end: int) -> Work:
+        return Work(self.q[begin:end], self.k[begin:end], self.v[begin:end])
+
+    @staticmethod
+    def join(parts: list[Work]) -> Work:
+        return Work(*(np.concatenate([getattr(part, name) for part in parts]) for name in "qkv"))
+
+
+def solo(isa: str, work: Work, head_dim: int, chunk: int, block_size: int = 16, seed: int = 0, **more: Any) -> Any:
+    """The rows of one sequence from position 0, `chunk` rows a call."""
+    rows = len(work.q)
+    layer = Layer(work.k.shape[1], head_dim, block_size, [rows], seed)
+    outs = []
+    for begin in range(0, rows, chunk):
+        part = work.rows(begin, min(rows, begin + chunk))
+        outs.append(layer.run(isa, part, [(0, len(part.q), begin)], [0], **more))
+    return np.concatenate(outs)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("head_dim", [16, 48, 64, 128, 256])
+@pytest.mark.parametrize(("heads", "kv_heads"), [(1, 1), (9, 3), (7, 1), (40, 1)])
+@pytest.mark.parametrize("window", [0, 1, 20])
+def test_matches_twin(isa: str, head_dim: int, heads: int, kv_heads: int, window: int) -> None:
+    block_size = 16 if head_dim % 64 else 32
+    work = Work.random(70, heads, kv_heads, head_dim)
+    layer = Layer(kv_heads, head_dim, block_size, [70])
+    slow = twin.PagedCache(layer.cache.copy(), *layer.geometry)
+    sequences = [(0, 70, 0)]
+    want = twin.attention(slow, work.q, work.k, work.v, sequences, layer.blocks, head_dim**-0.5, window)
+    got = layer.run(isa, work, sequences, [0], window=window, threads=2)
+    np.testing.assert_allclose(got, want, atol=TOLERANCE[isa], rtol=0)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("window", [0, 300])
+def test_mixed_batch_matches_twin(isa: str, window: int) -> None:
+    """Decodes at depth, a chunk in the middle of its prompt and a fresh prompt, in one call."""
+    lengths, counts = [530, 257, 16, 40, 300], [1, 1, 16, 40, 44]
+    layer = Layer(2, 64, 16, lengths)
+    before = Work.random(max(lengths), 6, 2, 64, seed=3)
+    for i, (length, count) in enumerate(zip(lengths, counts, strict=True)):
+        if length > count:
+            layer.run(isa, before.rows(0, length - count), [(0, length - count, 0)], [i], window=window)
+    slow = twin.PagedCache(layer.cache.copy(), *layer.geometry)
+    work = Work.random(sum(counts), 6, 2, 64, seed=4)
+    at = np.cumsum([0, *counts])
+    sequences = [(int(at[i]), counts[i], lengths[i] - counts[i]) for i in range(5)]
+    want = twin.attention(slow, work.q, work.k, work.v, sequences, layer.blocks, 0.125, window)
+    got = layer.run(isa, work, sequences, list(range(5)), window=window, threads=2)
+    np.testing.assert_allclose(got, want, atol=TOLERANCE[isa], rtol=0)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_writes_the_cache_as_the_twin_does(isa: str) -> None:
+    work = Work.random(37, 4, 2, 32)
+    work.k[3, 0, :4] = [1e-40, -1e-40, np.inf, 3.3895313e38]
+    layer = Layer(2, 32, 32, [45])
+    slow = twin.PagedCache(layer.cache.copy(), *layer.geometry)
+    layer.run(isa, work, [(0, 37, 8)], [0])
+    fast = twin.PagedCache(layer.cache, *layer.geometry)
+    for i in range(37):
+        slow.write(layer.blocks[0], 8 + i, work.k[i], work.v[i])
+    for a, b in zip(fast.read(layer.blocks[0], 8, 45), slow.read(layer.blocks[0], 8, 45), strict=True):
+        assert a.tobytes() == b.tobytes()
+    k, v = np.empty((2, 32), np.float32), np.empty((2, 32), np.float32)
+    _native.read_kv(layer.cache, 2, 32, 32, int(layer.blocks[0][1]), 5, k, v)
+    assert k.tobytes() == twin.from_bf16(twin.to_bf16(work.k[29])).tobytes()
+    assert v.tobytes() == twin.from_bf16(twin.to_bf16(work.v[29])).tobytes()
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize(("heads", "kv_heads", "head_dim"), [(9, 3, 64), (4, 1, 128), (14, 2, 16), (2, 2, 48)])
+@pytest.mark.parametrize("window", [0, 37, 256])
+def test_same_bits_however_it_is_cut(isa: str, heads: int, kv_heads: int, head_dim: int, window: int) -> None:
+    rows = 290
+    work = Work.random(rows, heads, kv_heads, head_dim)
+    want = solo(isa, work, head_dim, rows, window=window)
+    assert np.isfinite(want).all()
+    for seed, chunk in enumerate([1, 7, 16, 64, 256], start=1):
+        if chunk == 1 and window == 256:
+            continue  # the slowest; the other windows cover it
+        got = solo(isa, work, head_dim, chunk, seed=seed, window=window, threads=1 + seed % 3)
+        assert got.tobytes() == want.tobytes(), f"chunks of {chunk}"
+    assert solo(isa, work, head_dim, rows, 64, window=window, threads=3).tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_same_bits_in_a_batch(isa: str, threads: int) -> None:
+    lengths, counts = [600, 31, 100, 513, 270, 1], [1, 1, 100, 5, 60, 1]
+    works = [Work.random(length, 6, 2, 64, seed=i) for i, length in enumerate(lengths)]
+    wants = [solo(isa, work, 64, len(work.q))[-count:] for work, count in zip(works, counts, strict=True)]
+    layer = Layer(2, 64, 16, lengths, seed=9)
+    for i, (work, length, count) in enumerate(zip(works, lengths, counts, strict=True)):
+        if length > count:
+            layer.run(isa, work.rows(0, length - count), [(0, length - count, 0)], [i])
+    at = np.cumsum([0, *counts])
+    sequences = [(int(at[i]), counts[i], lengths[i] - counts[i]) for i in range(len(counts))]
+    step = Work.join([w.rows(n - c, n) for w, n, c in zip(works, lengths, counts, strict=True)])
+    got = layer.run(isa, step, sequences, list(range(len(counts))), threads=threads)
+    for i, want in enumerate(wants):
+        assert got[at[i] : at[i + 1]].tobytes() == want.tobytes(), f"sequence {i}"
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("window", [0, 1000])
+def test_long_decode_has_the_bits_of_prefill(isa: str, window: int) -> None:
+    rows, tail = 3100, 4
+    work = Work.random(rows, 3, 1, 64)
+    layer = Layer(1, 64, 16, [rows])
+    want = layer.run(isa, work, [(0, rows, 0)], [0], window=window)[-tail:]
+    for threads in (1, 2, 3):
+        for i in range(rows - tail, rows):
+            got = layer.run(isa, work.rows(i, i + 1), [(0, 1, i)], [0], window=window, threads=threads)
+            assert got[0].tobytes() == want[i - rows + tail].tobytes()
+    got = layer.run(isa, work.rows(rows - tail, rows), [(0, tail, rows - tail)], [0], window=window, threads=2)
+    assert got.tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_rows_after_never_reach_a_row(isa: str) -> None:
+    """NaN or infinite keys and values of later rows of the same prompt leave earlier rows alone."""
+    work = Work.random(60, 6, 2, 64)
+    want = solo(isa, work, 64, 60)
+    for bad in (np.nan, np.inf):
+        work.k[21:], work.v[21:] = bad, bad
+        got = solo(isa, work, 64, 60)
+        assert got[:21].tobytes() == want[:21].tobytes()
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_huge_scores_do_not_overflow(isa: str) -> None:
+    """Scores of thousands pick the one largest key."""
+    work = Work.random(300, 2, 1, 32)
+    work.q *= 1000
+    got = solo(isa, work, 32, 300)
+    keys, values = (twin.from_bf16(twin.to_bf16(x)) for x in (work.k, work.v))
+    score = np.einsum("qhd,kd->qhk", work.q.astype(np.float64), keys[:, 0])
+    score[np.broadcast_to(np.triu(np.ones((300, 1, 300), bool).reshape(300, 300), 1)[:, None], score.shape)] = -np.inf
+    top = np.sort(score, axis=-1)
+    clear = np.ones(got.shape[:2], bool)
+    clear[1:] = (top[..., -1] - top[..., -2])[1:] > 1000
+    assert clear.mean() > 0.5
+    np.testing.assert_allclose(got[clear], values[score.argmax(-1), 0][clear], rtol=1e-6)
+
+
+def test_refuses_what_it_cannot_do() -> None:
+    work = Work.random(2, 2, 1, 24)
+    with pytest.raises(ValueError, match="head_dim that is a multiple of 16"):
+        Layer(1, 24, 16, [2]).run(ISAS[0], work, [(0, 2, 0)], [0])
+    work = Work.random(2, 3, 2, 16)
+    with pytest.raises(ValueError, match="multiple of num_kv_heads"):
+        Layer(2, 16, 16, [2]).run(ISAS[0], work, [(0, 2, 0)], [0])
+    work = Work.random(2, 2, 1, 16)
+    with pytest.raises(ValueError, match="block_size that is a multiple of 16"):
+        cache = np.zeros((1, _native.kv_block_elements(1, 16, 8)), np.uint16)
+        flat = [x.reshape(2, -1) for x in (work.q, work.k, work.v)]
+        table = np.zeros((1, 1), np.int32)
+        sequences = np.array([[0, 2, 0]], np.int32)
+        _native.attention("generic", cache, 1, 16, 8, *flat, sequences, table, 1.0, 0, 1, np.empty((2, 32), np.float32))
