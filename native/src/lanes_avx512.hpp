@@ -1,7 +1,11 @@
 // Sixteen floats as one AVX-512 vector; products of bfloat16 pairs by VDPBF16PS. See lanes_generic.hpp for what each
 // operation means.
 #pragma once
+// GCC 12's own header leaves the unused operand of unmasked operations uninitialized, and warns of it.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #include <immintrin.h>
+#pragma GCC diagnostic pop
 
 #include <cstdint>
 #include <cstring>

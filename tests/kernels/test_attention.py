@@ -18,9 +18,11 @@ TOLERANCE = {"generic": 1e-5, "avx2": 1e-5, "avx512": 1e-2}
 
 
 class Layer:
-    """A layer's cache, filled with NaN or noise before use, and sequences whose tables are shuffled blocks of it."""
+    """A layer's cache, filled with NaN or noise before use; sequences' tables are shuffled blocks of it."""
 
-    def __init__(self, kv_heads: int, head_dim: int, block_size: int, lengths: list[int], seed: int = 0) -> None:
+    def __init__(
+        self, kv_heads: int, head_dim: int, block_size: int, lengths: list[int], seed: int = 0
+    ) -> None:
         self.geometry = (kv_heads, head_dim, block_size)
         tables = [-(-length // block_size) for length in lengths]
         rng = np.random.default_rng(seed)
@@ -31,9 +33,11 @@ class Layer:
         order = rng.permutation(len(self.cache)).astype(np.int32)
         self.blocks = np.split(order[: sum(tables)], np.cumsum(tables)[:-1])
 
-    def run(self, isa: str, work: Work, sequences: list[twin.Sequence], tables: list[int], **more: Any) -> Any:
+    def run(
+        self, isa: str, work: Work, sequences: list[twin.Sequence], tables: list[int], **more: Any
+    ) -> Any:
         """One call over rows of `work`; returns (rows, heads, head_dim)."""
-        kv_heads, head_dim, _ = self.geometry
+        _, head_dim, _ = self.geometry
         rows = work.q.shape[0]
         table = np.zeros((len(sequences), max(len(self.blocks[i]) for i in tables)), dtype=np.int32)
         for line, i in zip(table, tables, strict=True):
@@ -42,7 +46,14 @@ class Layer:
         flat = [np.ascontiguousarray(x).reshape(rows, -1) for x in (work.q, work.k, work.v)]
         options = {"scale": head_dim**-0.5, "window": 0, "threads": 1, **more}
         _native.attention(
-            isa, self.cache, *self.geometry, *flat, np.array(sequences, dtype=np.int32), table, out=out, **options
+            isa,
+            self.cache,
+            *self.geometry,
+            *flat,
+            np.array(sequences, dtype=np.int32),
+            table,
+            out=out,
+            **options,
         )
         return out.reshape(work.q.shape)
 
@@ -50,7 +61,9 @@ class Layer:
 class Work:
     """Random q, k and v of some rows."""
 
-    def __init__(self, q: npt.NDArray[np.float32], k: npt.NDArray[np.float32], v: npt.NDArray[np.float32]) -> None:
+    def __init__(
+        self, q: npt.NDArray[np.float32], k: npt.NDArray[np.float32], v: npt.NDArray[np.float32]
+    ) -> None:
         self.q, self.k, self.v = q, k, v
 
     @classmethod
@@ -68,7 +81,9 @@ class Work:
         return Work(*(np.concatenate([getattr(part, name) for part in parts]) for name in "qkv"))
 
 
-def solo(isa: str, work: Work, head_dim: int, chunk: int, block_size: int = 16, seed: int = 0, **more: Any) -> Any:
+def solo(
+    isa: str, work: Work, head_dim: int, chunk: int, block_size: int = 16, seed: int = 0, **more: Any
+) -> Any:
     """The rows of one sequence from position 0, `chunk` rows a call."""
     rows = len(work.q)
     layer = Layer(work.k.shape[1], head_dim, block_size, [rows], seed)
@@ -132,7 +147,9 @@ def test_writes_the_cache_as_the_twin_does(isa: str) -> None:
 
 
 @pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize(("heads", "kv_heads", "head_dim"), [(9, 3, 64), (4, 1, 128), (14, 2, 16), (2, 2, 48)])
+@pytest.mark.parametrize(
+    ("heads", "kv_heads", "head_dim"), [(9, 3, 64), (4, 1, 128), (14, 2, 16), (2, 2, 48)]
+)
 @pytest.mark.parametrize("window", [0, 37, 256])
 def test_same_bits_however_it_is_cut(isa: str, heads: int, kv_heads: int, head_dim: int, window: int) -> None:
     rows = 290
@@ -176,7 +193,9 @@ def test_long_decode_has_the_bits_of_prefill(isa: str, window: int) -> None:
         for i in range(rows - tail, rows):
             got = layer.run(isa, work.rows(i, i + 1), [(0, 1, i)], [0], window=window, threads=threads)
             assert got[0].tobytes() == want[i - rows + tail].tobytes()
-    got = layer.run(isa, work.rows(rows - tail, rows), [(0, tail, rows - tail)], [0], window=window, threads=2)
+    got = layer.run(
+        isa, work.rows(rows - tail, rows), [(0, tail, rows - tail)], [0], window=window, threads=2
+    )
     assert got.tobytes() == want.tobytes()
 
 
@@ -199,7 +218,7 @@ def test_huge_scores_do_not_overflow(isa: str) -> None:
     got = solo(isa, work, 32, 300)
     keys, values = (twin.from_bf16(twin.to_bf16(x)) for x in (work.k, work.v))
     score = np.einsum("qhd,kd->qhk", work.q.astype(np.float64), keys[:, 0])
-    score[np.broadcast_to(np.triu(np.ones((300, 1, 300), bool).reshape(300, 300), 1)[:, None], score.shape)] = -np.inf
+    score += np.triu(np.full((300, 300), -np.inf), 1)[:, None]
     top = np.sort(score, axis=-1)
     clear = np.ones(got.shape[:2], bool)
     clear[1:] = (top[..., -1] - top[..., -2])[1:] > 1000
@@ -220,4 +239,6 @@ def test_refuses_what_it_cannot_do() -> None:
         flat = [x.reshape(2, -1) for x in (work.q, work.k, work.v)]
         table = np.zeros((1, 1), np.int32)
         sequences = np.array([[0, 2, 0]], np.int32)
-        _native.attention("generic", cache, 1, 16, 8, *flat, sequences, table, 1.0, 0, 1, np.empty((2, 32), np.float32))
+        _native.attention(
+            "generic", cache, 1, 16, 8, *flat, sequences, table, 1.0, 0, 1, np.empty((2, 32), np.float32)
+        )

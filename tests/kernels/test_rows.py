@@ -36,7 +36,9 @@ def test_rms_norm(isa: str, n: int) -> None:
 
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("interleaved", [False, True])
-@pytest.mark.parametrize(("head_dim", "rotary_dim"), [(64, 64), (16, 16), (80, 32), (48, 24), (256, 256), (6, 2)])
+@pytest.mark.parametrize(
+    ("head_dim", "rotary_dim"), [(64, 64), (16, 16), (80, 32), (48, 24), (256, 256), (6, 2)]
+)
 def test_rope(isa: str, interleaved: bool, head_dim: int, rotary_dim: int) -> None:
     x, angle = normal(3 * head_dim), 10 * normal(rotary_dim // 2, seed=1)
     cos, sin = np.cos(angle), np.sin(angle)
@@ -48,7 +50,9 @@ def test_rope(isa: str, interleaved: bool, head_dim: int, rotary_dim: int) -> No
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("kind", ["silu", "gelu_tanh"])
 def test_gated(isa: str, kind: str) -> None:
-    gate = np.concatenate([np.linspace(-20, 20, 4001, dtype=np.float32), normal(500), 1e-3 * normal(500, seed=2)])
+    gate = np.concatenate(
+        [np.linspace(-20, 20, 4001, dtype=np.float32), normal(500), 1e-3 * normal(500, seed=2)]
+    )
     up = np.ones_like(gate)
     out = np.empty_like(gate)
     _native.gated(isa, kind, gate, up, out)
@@ -65,7 +69,9 @@ def test_gated(isa: str, kind: str) -> None:
 
 @pytest.mark.parametrize("isa", ISAS)
 def test_softcap(isa: str) -> None:
-    x = np.concatenate([np.linspace(-300, 300, 6001, dtype=np.float32), normal(1000), 1e-4 * normal(100, seed=3)])
+    x = np.concatenate(
+        [np.linspace(-300, 300, 6001, dtype=np.float32), normal(1000), 1e-4 * normal(100, seed=3)]
+    )
     want = twin.softcap(x, 30.0)
     _native.softcap(isa, x, 30.0)
     assert ulps(x, want) < 4

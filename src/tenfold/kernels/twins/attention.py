@@ -1,7 +1,8 @@
 """Numpy twins of the attention kernels: the cache's layout spelled out, and attention by its definition.
 
-The cache of a layer is uint16 (bfloat16 bits) of shape (blocks, elements a block). A block holds, for each KV head,
-K as [block_size / 16][head_dim / 2][16 tokens][2 dims], then V as [block_size / 2 token pairs][head_dim][2 tokens].
+The cache of a layer is uint16 (bfloat16 bits) of shape (blocks, elements a block). A block holds, for each KV
+head, K as [block_size / 16][head_dim / 2][16 tokens][2 dims], then V as
+[block_size / 2 token pairs][head_dim][2 tokens].
 """
 
 from __future__ import annotations
@@ -99,9 +100,10 @@ def attention(
             cache.write(table, start + i, k[row + i], v[row + i])
         for i in range(count):
             position = start + i
-            keys, values = cache.read(table, max(0, position - window + 1) if window else 0, position + 1)
+            k_bf16, v_bf16 = cache.read(table, max(0, position - window + 1) if window else 0, position + 1)
+            keys, values = k_bf16.astype(np.float64), v_bf16.astype(np.float64)
             for head in range(q.shape[1]):
-                score = keys[:, head // group].astype(np.float64) @ q[row + i, head].astype(np.float64) * scale
+                score = keys[:, head // group] @ q[row + i, head].astype(np.float64) * scale
                 weight = np.exp(score - score.max())
-                out[row + i, head] = weight @ values[:, head // group].astype(np.float64) / weight.sum()
+                out[row + i, head] = weight @ values[:, head // group] / weight.sum()
     return out

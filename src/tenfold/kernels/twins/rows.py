@@ -12,13 +12,15 @@ Doubles: TypeAlias = npt.NDArray[np.float64]
 
 
 def _wide(x: npt.NDArray[Any]) -> Doubles:
-    return x.astype(np.float64)
+    wide: Doubles = x.astype(np.float64)
+    return wide
 
 
 def rms_norm(x: Floats, weight: Floats, eps: float) -> Doubles:
     """x / sqrt(mean(x^2) + eps) * weight over the last axis."""
     wide = _wide(x)
-    return wide / np.sqrt(np.mean(wide * wide, axis=-1, keepdims=True) + eps) * _wide(weight)
+    mean: Doubles = np.mean(wide * wide, axis=-1, keepdims=True)
+    return wide / np.sqrt(mean + eps) * _wide(weight)
 
 
 def rope(x: Floats, heads: int, rotary_dim: int, cos: Floats, sin: Floats, interleaved: bool) -> Doubles:
