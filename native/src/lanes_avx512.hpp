@@ -1,11 +1,12 @@
 // Sixteen floats as one AVX-512 vector; products of bfloat16 pairs by VDPBF16PS. See lanes_generic.hpp for what each
 // operation means.
 #pragma once
-// GCC 12's own header leaves the unused operand of unmasked operations uninitialized, and warns of it.
-#pragma GCC diagnostic push
+#if defined(__GNUC__) && !defined(__clang__)
+// GCC 12's own header leaves the unused operand of unmasked operations uninitialized, and warns of it where inlined.
+#pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #include <immintrin.h>
-#pragma GCC diagnostic pop
 
 #include <cstdint>
 #include <cstring>
