@@ -1,0 +1,50 @@
+"""The ASGI application."""
+
+from __future__ import annotations
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tenfold.config.server import ServerSettings
+from tenfold.server import chat, completions, health, models, page, tokenize
+from tenfold.server.engine import Engine
+from tenfold.server.errors import route_error
+from tenfold.server.gate import Gate
+from tenfold.server.service import Service
+
+
+def create_app(engine: Engine, settings: ServerSettings | None = None) -> Starlette:
+    """The application over a started engine; its Service is at app.state.service."""
+    service = Service(engine, settings or ServerSettings())
+
+    async def wrong_route(http: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        return service.refuse(route_error(error, http.url.path, http.method))
+
+    middleware = [Middleware(Gate, service=service)]
+    if service.settings.cors_origins:
+        cors = Middleware(
+            CORSMiddleware,
+            allow_origins=list(service.settings.cors_origins),
+            allow_methods=["GET", "POST", "OPTIONS"],
+            allow_headers=["Authorization", "Content-Type"],
+        )
+        middleware.insert(0, cors)
+    app = Starlette(
+        routes=[
+            *chat.routes(service),
+            *completions.routes(service),
+            *tokenize.routes(service),
+            *models.routes(service),
+            *health.routes(service),
+            *page.routes(service),
+        ],
+        middleware=middleware,
+        exception_handlers={HTTPException: wrong_route},
+    )
+    app.state.service = service
+    return app

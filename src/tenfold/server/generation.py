@@ -1,0 +1,203 @@
+"""From a checked job to a reply: what chats and completions have in common."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import Protocol
+
+import msgspec
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+
+from tenfold.core.errors import EngineError, OverloadedError
+from tenfold.core.request import Request, RequestOutput, TokenLogprobs
+from tenfold.core.sampling_params import SamplingParams
+from tenfold.observe.metrics import RequestTimer
+from tenfold.server.fanin import Batch, FanIn
+from tenfold.server.protocol import GenerationRequest
+from tenfold.server.replies import PromptTokensDetails, Usage
+from tenfold.server.service import Service, json_response
+from tenfold.server.sse import EventStream
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that passed every check.
+
+    Args:
+        id: the reply's id; the engine's request ids begin with it.
+        model: the model name to answer with.
+        prompts: token ids of each prompt.
+        sampling: how to pick tokens, for every prompt.
+        stream: answer by events.
+        usage_at_end: stream a last chunk with the usage.
+        usage_always: stream the usage so far in every chunk.
+        priority: see core.Request.
+        cache_salt: see core.Request.
+    """
+
+    id: str
+    model: str
+    prompts: list[tuple[int, ...]]
+    sampling: SamplingParams
+    stream: bool
+    usage_at_end: bool
+    usage_always: bool
+    priority: int
+    cache_salt: str
+
+    def engine_requests(self) -> list[Request]:
+        """One engine request a prompt."""
+        return [
+            Request(
+                request_id=f"{self.id}-{number}",
+                prompt_token_ids=prompt,
+                sampling=self.sampling,
+                priority=self.priority,
+                cache_salt=self.cache_salt,
+            )
+            for number, prompt in enumerate(self.prompts)
+        ]
+
+
+class Writer(Protocol):
+    """Shapes outputs into a reply; made for one request."""
+
+    def chunks(self, batch: Batch) -> bytes:
+        """The batch as complete events; empty when it shows nothing."""
+
+    def end(self) -> bytes:
+        """The events after the last output."""
+
+    def add(self, batch: Batch) -> None:
+        """Gather a batch for `whole`."""
+
+    def whole(self) -> object:
+        """The reply's body, after the last output."""
+
+
+def make_job(
+    request: GenerationRequest,
+    *,
+    prefix: str,
+    model: str,
+    prompts: list[tuple[int, ...]],
+    sampling: SamplingParams,
+) -> Job:
+    """A Job of the fields that chats and completions share."""
+    options = request.stream_options
+    return Job(
+        id=f"{prefix}-{uuid.uuid4().hex}",
+        model=model,
+        prompts=prompts,
+        sampling=sampling,
+        stream=bool(request.stream),
+        usage_at_end=options is not None and bool(options.include_usage),
+        usage_always=options is not None and bool(options.continuous_usage_stats),
+        priority=request.priority or 0,
+        cache_salt=request.cache_salt or "",
+    )
+
+
+async def run(service: Service, http: HttpRequest, job: Job, writer: Writer) -> Response:
+    """Run the job and answer; waits for the first output, so that a refusal gets its own status."""
+    service.check_queue()
+    outputs = FanIn(
+        service.engine, job.engine_requests(), http.receive, on_disconnect=service.metrics.disconnected
+    )
+    try:
+        batch = await outputs.next()
+        if job.stream:
+            # Errors inside the first batch still decide the status.
+            check_batch(batch)
+            return EventStream(outputs, batch, writer.chunks, writer.end)
+        while batch:
+            writer.add(batch)
+            batch = await outputs.next()
+        await outputs.close()
+        return json_response(writer.whole())
+    except BaseException:
+        await outputs.close()
+        raise
+
+
+def check_batch(batch: Batch) -> None:
+    """Raise when an output says that its completion failed."""
+    for _, output in batch:
+        if output.finish_reason == "error":
+            raise EngineError(output.error or "The engine failed while it computed this request; try again.")
+        if output.finish_reason == "abort":
+            raise OverloadedError(
+                output.error or "The server stopped before this request was done; send it again.",
+                shutting_down=True,
+            )
+
+
+class Tally:
+    """Counts a request's tokens, for the usage and the metrics.
+
+    Args:
+        timer: fed with every output.
+        n: completions a prompt.
+    """
+
+    __slots__ = ("_cached", "_completion", "_n", "_prompt", "_timer")
+
+    def __init__(self, timer: RequestTimer, n: int) -> None:
+        self._timer = timer
+        self._n = n
+        self._prompt: dict[int, int] = {}
+        self._cached: dict[int, int] = {}
+        self._completion: dict[int, int] = {}
+
+    def note(self, at: int, output: RequestOutput, now: float) -> int:
+        """Count one output of prompt number `at`; returns the number of its choice in the reply."""
+        choice = at * self._n + output.index
+        self._timer.output(choice, len(output.token_ids), now)
+        self._prompt[at] = output.prompt_tokens
+        if output.cached_tokens > self._cached.get(at, 0):
+            self._cached[at] = output.cached_tokens
+        self._completion[choice] = output.completion_tokens
+        if output.finish_reason is not None:
+            self._timer.finish(choice, output.finish_reason, output.prompt_tokens, now)
+        return choice
+
+    def usage(self) -> Usage:
+        """Tokens so far; a prompt counts once, however many completions it has."""
+        prompt = sum(self._prompt.values())
+        completion = sum(self._completion.values())
+        cached = sum(self._cached.values())
+        return Usage(prompt, completion, prompt + completion, PromptTokensDetails(cached))
+
+
+class Gathered:
+    """One whole completion in the making."""
+
+    __slots__ = ("finish_reason", "logprobs", "stop_reason", "texts")
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.logprobs: list[TokenLogprobs] = []
+        self.finish_reason: str | None = None
+        self.stop_reason: str | int | None = None
+
+    def add(self, output: RequestOutput) -> None:
+        """Append one output."""
+        self.texts.append(output.text)
+        if output.logprobs:
+            self.logprobs.extend(output.logprobs)
+        if output.finish_reason is not None:
+            self.finish_reason = output.finish_reason
+            self.stop_reason = output.stop_reason
+
+
+def gather(batch: Batch, tally: Tally, into: dict[int, Gathered]) -> None:
+    """Add a batch to the completions it belongs to."""
+    check_batch(batch)
+    now = time.perf_counter()
+    for at, output in batch:
+        choice = tally.note(at, output, now)
+        gathered = into.get(choice)
+        if gathered is None:
+            gathered = into[choice] = Gathered()
+        gathered.add(output)

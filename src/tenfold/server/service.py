@@ -1,0 +1,105 @@
+"""What every route needs: the engine, the settings, the metrics, and the way into them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tenfold.config.server import ServerSettings
+from tenfold.core.errors import OverloadedError
+from tenfold.observe.metrics import Metrics
+from tenfold.server.engine import Engine
+from tenfold.server.errors import ApiError, ClientGoneError, api_error, error_response
+from tenfold.server.limits import BodyReader
+from tenfold.server.logprobs import TokenTexts
+from tenfold.server.prompts import Prompts
+
+T = TypeVar("T")
+Handler = Callable[[Request], Awaitable[Response]]
+
+# A body this short is decoded, rendered and tokenized faster than a thread is woken.
+_SHORT_BODY = 16_384
+_CLIENT_CLOSED = 499
+
+
+class Service:
+    """The server's parts, shared by its routes; used from one event loop.
+
+    Args:
+        engine: where requests run.
+        settings: limits, keys and names.
+    """
+
+    def __init__(self, engine: Engine, settings: ServerSettings) -> None:
+        self.engine = engine
+        self.settings = settings
+        self.model_names = settings.served_model_names or (engine.model_name,)
+        self.metrics = Metrics(self.model_names[0])
+        self.bodies = BodyReader(settings)
+        self.prompts = Prompts(engine)
+        self.token_texts = TokenTexts(engine.tokenizer)
+        self.created = int(time.time())
+        self.in_flight = 0
+        self.draining = False
+        self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="tenfold-text")
+
+    def endpoint(self, handler: Handler) -> Handler:
+        """The handler, with every error answered in OpenAI's shape."""
+
+        async def answer(request: Request) -> Response:
+            try:
+                return await handler(request)
+            except ClientGoneError:
+                return Response(status_code=_CLIENT_CLOSED)
+            except Exception as error:
+                return self.refuse(api_error(error))
+
+        return answer
+
+    def refuse(self, error: ApiError) -> Response:
+        """The reply for an error, counted in the metrics."""
+        self.metrics.errors[error.status] += 1
+        return error_response(error)
+
+    async def prepare(self, read: Callable[[bytes], T], request: Request) -> T:
+        """Read the request's body and turn it into a job by `read`, in a thread when the body is long."""
+        async with self.bodies.body(request) as body:
+            if len(body) <= _SHORT_BODY:
+                return read(body)
+            self.check_queue()
+            return await asyncio.get_running_loop().run_in_executor(self._threads, read, body)
+
+    def check_model(self, name: str | None) -> str:
+        """The name to answer with. Raises ApiError 404 when this server has no such model."""
+        if name is None:
+            return self.model_names[0]
+        if name not in self.model_names:
+            raise ApiError(
+                404,
+                f"The model {name[:100]!r} is not served here; ask for {' or '.join(self.model_names)}.",
+                param="model",
+                code="model_not_found",
+            )
+        return name
+
+    def check_queue(self) -> None:
+        """Raise OverloadedError when too many requests wait; the engine's own bound may be lower."""
+        waiting = self.engine.stats().num_waiting
+        if waiting >= self.settings.max_waiting:
+            raise OverloadedError(f"{waiting} requests are waiting, this server's limit; try again soon.")
+
+    def close(self) -> None:
+        """End the threads."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def json_response(body: object, status: int = 200) -> Response:
+    """A struct or plain object as a JSON reply."""
+    return Response(msgspec.json.encode(body), status_code=status, media_type="application/json")

@@ -1,0 +1,65 @@
+"""Server-sent events: the streamed reply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+from starlette.background import BackgroundTask
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from tenfold.server.errors import ClientGoneError, ErrorReply, api_error, error_info
+from tenfold.server.fanin import Batch, FanIn
+
+DONE = b"data: [DONE]\n\n"
+_HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+]
+
+
+class EventStream(Response):
+    """Writes a FanIn's batches as events, one write a batch, and closes it whatever happens.
+
+    Args:
+        outputs: where the batches come from.
+        first: the batch already read (it decided that the status is 200).
+        encode: a batch as complete events.
+        end: the last events, asked for after the last batch; DONE follows them.
+    """
+
+    def __init__(
+        self, outputs: FanIn, first: Batch, encode: Callable[[Batch], bytes], end: Callable[[], bytes]
+    ) -> None:
+        self.status_code = 200
+        self.raw_headers = list(_HEADERS)
+        self.background: BackgroundTask | None = None
+        self._outputs = outputs
+        self._first = first
+        self._encode = encode
+        self._end = end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Write the reply."""
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            batch = self._first
+            while batch:
+                if body := self._encode(batch):
+                    await send({"type": "http.response.body", "body": body, "more_body": True})
+                batch = await self._outputs.next()
+            await send({"type": "http.response.body", "body": self._end() + DONE, "more_body": False})
+        except (ClientGoneError, OSError):
+            return
+        except Exception as error:
+            body = event(msgspec.json.encode(ErrorReply(error_info(api_error(error))))) + DONE
+            await send({"type": "http.response.body", "body": body, "more_body": False})
+        finally:
+            await self._outputs.close()
+
+
+def event(data: bytes) -> bytes:
+    """One event; `data` must have no line break, which JSON never has."""
+    return b"data: " + data + b"\n\n"
