@@ -1,0 +1,234 @@
+"""An engine without a model: deterministic text, honest counts, delays and failures on demand."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from tenfold.core.errors import InvalidRequestError, OverloadedError
+from tenfold.core.request import Request, RequestOutput, TokenLogprobs
+
+BOS = 256
+_WORDS = {BOS: b"<s>", 257: b"</s>", 258: b"<|im_start|>", 259: b"<|im_end|>", 260: b"hello", 261: b" world"}
+_SPECIAL = frozenset(range(256, 260))
+VOCAB_SIZE = 262
+
+
+class FakeTokenizer:
+    """Bytes, four special tokens and two words."""
+
+    def __init__(self) -> None:
+        self.encoded_chars = 0
+
+    def encode(self, text: str, add_special: bool = True, parse_special: bool = True) -> list[int]:
+        self.encoded_chars += len(text)
+        data = text.encode()
+        ids = [BOS] if add_special else []
+        at = 0
+        while at < len(data):
+            for token, word in _WORDS.items():
+                if data.startswith(word, at) and (parse_special or token not in _SPECIAL):
+                    ids.append(token)
+                    at += len(word)
+                    break
+            else:
+                ids.append(data[at])
+                at += 1
+        return ids
+
+    def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
+        kept = (token for token in ids if not (skip_special and token in _SPECIAL))
+        return b"".join(_WORDS.get(token, b"") or bytes([token]) for token in kept).decode("utf-8", "replace")
+
+    def token_bytes(self, token_id: int) -> bytes:
+        if token_id in _SPECIAL:
+            return b""
+        return _WORDS.get(token_id) or bytes([token_id])
+
+    def token_text(self, token_id: int) -> str:
+        return (_WORDS.get(token_id) or bytes([token_id])).decode("utf-8", "replace")
+
+
+class FakeTemplate:
+    """<|im_start|>role\\ncontent<|im_end|>; keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: dict[str, Any] = {}
+
+    def render(
+        self,
+        messages: list[dict[str, Any]],
+        *,
+        tools: list[dict[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        **kwargs: Any,
+    ) -> str:
+        self.asked = {"messages": messages, "tools": tools, "continue": continue_final_message, **kwargs}
+        if messages[0]["content"] == "refuse me":
+            raise InvalidRequestError("The template refuses these messages.", param="messages")
+        text = "".join(f"<|im_start|>{m['role']}\n{m['content']}<|im_end|>\n" for m in messages)
+        return text + ("<|im_start|>assistant\n" if add_generation_prompt else "")
+
+
+class FakeStats(msgspec.Struct, frozen=True, kw_only=True):
+    num_running: int
+    num_waiting: int
+    kv_usage: float
+    prefix_queries_tokens: int
+    prefix_hit_tokens: int
+    preemptions: int
+    steps: int
+    prompt_tokens: int
+    generation_tokens: int
+    dead: str | None
+
+
+class FakeEngine:
+    """Speaks the engine's protocol.
+
+    Args:
+        text: what every completion says (completion i > 0 says it after "i: ").
+        delay: seconds between two tokens; 0 gives control away without waiting.
+        max_running: more requests than this are refused as an overload.
+        fail_after: raise `error` after so many tokens of a completion.
+        error: what to raise.
+        burst: tokens yielded without giving control away, as when a busy engine has gathered some.
+    """
+
+    def __init__(
+        self,
+        text: str = "The quick brown fox says: naïve café 🙂 — done.",
+        *,
+        delay: float = 0.0,
+        max_running: int = 1000,
+        fail_after: int | None = None,
+        error: Exception | None = None,
+        burst: int = 1,
+        max_model_len: int = 512,
+        defaults: Mapping[str, float | int] | None = None,
+        chat: bool = True,
+    ) -> None:
+        self.model_name = "fake"
+        self.max_model_len = max_model_len
+        self.vocab_size = VOCAB_SIZE
+        self.tokenizer = FakeTokenizer()
+        self.chat_template = FakeTemplate() if chat else None
+        self.generation_defaults: Mapping[str, float | int] = defaults or {}
+        self.requests: list[Request] = []
+        self.running: set[str] = set()
+        self.aborted: list[str] = []
+        self.started = self.stopped = self.draining = False
+        self.dead: str | None = None
+        self.num_waiting = 0
+        self._text, self._delay, self._max_running = text, delay, max_running
+        self._fail_after, self._error, self._burst = fail_after, error, burst
+        self._prompts: set[tuple[int, ...]] = set()
+        self._prompt_tokens = self._generation_tokens = self._hits = 0
+
+    async def start(self) -> None:
+        self.started = True
+
+    async def stop(self) -> None:
+        self.stopped = True
+
+    async def drain(self, timeout: float) -> None:
+        self.draining = True
+        deadline = asyncio.get_running_loop().time() + timeout
+        while self.running and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(0.005)
+        self.running.clear()  # generate sees that it is gone and says so
+
+    def stats(self) -> FakeStats:
+        return FakeStats(
+            num_running=len(self.running),
+            num_waiting=self.num_waiting,
+            kv_usage=0.25,
+            prefix_queries_tokens=self._prompt_tokens,
+            prefix_hit_tokens=self._hits,
+            preemptions=0,
+            steps=self._generation_tokens,
+            prompt_tokens=self._prompt_tokens,
+            generation_tokens=self._generation_tokens,
+            dead=self.dead,
+        )
+
+    def check(self) -> None:
+        assert not self.running
+
+    async def generate(self, request: Request) -> AsyncIterator[RequestOutput]:
+        if self._error is not None and self._fail_after is None:
+            raise self._error
+        if len(self.running) >= self._max_running:
+            raise OverloadedError("The queue is full; try again soon.", retry_after=3)
+        self.requests.append(request)
+        self.running.add(request.request_id)
+        finished = False
+        try:
+            async for output in self._outputs(request):
+                yield output
+            finished = True
+        finally:
+            self.running.discard(request.request_id)
+            if not finished:
+                self.aborted.append(request.request_id)
+
+    async def _outputs(self, request: Request) -> AsyncIterator[RequestOutput]:
+        prompt = request.prompt_token_ids
+        cached = len(prompt) - 1 if prompt in self._prompts else 0
+        self._prompts.add(prompt)
+        self._prompt_tokens += len(prompt)
+        self._hits += cached
+        flows = [self._completion(request, index, cached) for index in range(request.sampling.n)]
+        emitted = 0
+        while flows:
+            for flow in list(flows):
+                output = next(flow, None)
+                if output is None:
+                    flows.remove(flow)
+                    continue
+                if self._fail_after is not None and output.completion_tokens > self._fail_after:
+                    assert self._error is not None
+                    raise self._error
+                emitted += 1
+                if emitted % self._burst == 0:
+                    await asyncio.sleep(self._delay)
+                if request.request_id not in self.running:
+                    yield msgspec.structs.replace(output, finish_reason="abort")
+                    return
+                self._generation_tokens += 1
+                yield output
+
+    def _completion(self, request: Request, index: int, cached: int) -> Iterator[RequestOutput]:
+        sampling = request.sampling
+        text = self._text if index == 0 else f"{index}: {self._text}"
+        stop_reason = None
+        for stop in sampling.stop:
+            if stop in text:
+                text = text[: text.index(stop)]
+                stop_reason = stop
+        data = list(text.encode())
+        room = len(data) if sampling.max_tokens is None else min(sampling.max_tokens, len(data))
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        for number, token in enumerate(data[:room]):
+            last = number + 1 == room
+            logprobs = None
+            if sampling.logprobs is not None:
+                top = tuple((rival % 256, -float(rank)) for rank, rival in enumerate(range(token, token + sampling.logprobs)))
+                logprobs = (TokenLogprobs(token, -0.5, top),)
+            yield RequestOutput(
+                request_id=request.request_id,
+                index=index,
+                text=decoder.decode(bytes([token]), last),
+                token_ids=(token,),
+                logprobs=logprobs,
+                finish_reason=("stop" if room == len(data) else "length") if last else None,
+                stop_reason=stop_reason if last and room == len(data) else None,
+                prompt_tokens=len(request.prompt_token_ids),
+                cached_tokens=cached,
+                completion_tokens=number + 1,
+            )
