@@ -218,7 +218,10 @@ class FakeEngine:
             last = number + 1 == room
             logprobs = None
             if sampling.logprobs is not None:
-                top = tuple((rival % 256, -float(rank)) for rank, rival in enumerate(range(token, token + sampling.logprobs)))
+                top = tuple(
+                    (rival % 256, -float(rank))
+                    for rank, rival in enumerate(range(token, token + sampling.logprobs))
+                )
                 logprobs = (TokenLogprobs(token, -0.5, top),)
             yield RequestOutput(
                 request_id=request.request_id,

@@ -184,7 +184,12 @@ def test_no_template():
 
 @pytest.mark.parametrize(
     ("method", "path", "status"),
-    [("GET", "/nowhere", 404), ("POST", "/v1/nowhere", 404), ("GET", CHAT, 405), ("DELETE", "/v1/models", 405)],
+    [
+        ("GET", "/nowhere", 404),
+        ("POST", "/v1/nowhere", 404),
+        ("GET", CHAT, 405),
+        ("DELETE", "/v1/models", 405),
+    ],
 )
 def test_wrong_route_or_method(shared, method, path, status):
     response = shared.client.request(method, path)
@@ -193,7 +198,11 @@ def test_wrong_route_or_method(shared, method, path, status):
 
 
 _json = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
     max_leaves=6,
 )
@@ -204,7 +213,10 @@ _names = st.sampled_from(
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(path=st.sampled_from([CHAT, TEXT, TOKENIZE, "/detokenize"]), fields=st.dictionaries(_names, _json, max_size=4))
+@given(
+    path=st.sampled_from([CHAT, TEXT, TOKENIZE, "/detokenize"]),
+    fields=st.dictionaries(_names, _json, max_size=4),
+)
 def test_any_json_gets_an_answer_that_is_no_server_error(shared, path, fields):
     body = {"messages": HELLO, "prompt": "hi", **fields} if path in (CHAT, TEXT) else fields
     response = shared.client.post(path, content=json.dumps(body))

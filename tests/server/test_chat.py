@@ -106,7 +106,9 @@ def test_usage_counts_cached_tokens_and_the_prompt_once():
 
 
 def test_continuous_usage(shared):
-    chunks = events(post(shared, stream=True, max_tokens=5, stream_options={"continuous_usage_stats": True}).text)
+    chunks = events(
+        post(shared, stream=True, max_tokens=5, stream_options={"continuous_usage_stats": True}).text
+    )
     counts = [chunk["usage"]["completion_tokens"] for chunk in chunks]
     assert counts == sorted(counts)
     assert counts[-1] == 5
@@ -115,7 +117,9 @@ def test_continuous_usage(shared):
 def test_gathered_outputs_cost_one_write():
     with (
         RunningServer(FakeEngine("x" * 64, burst=16)) as server,
-        server.client.stream("POST", "/v1/chat/completions", json={"messages": HELLO, "stream": True}) as response,
+        server.client.stream(
+            "POST", "/v1/chat/completions", json={"messages": HELLO, "stream": True}
+        ) as response,
     ):
         writes = [part for part in response.iter_raw() if part]
     assert len(writes) <= 10

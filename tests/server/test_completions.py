@@ -43,7 +43,9 @@ def test_every_form_of_prompt_streamed_or_not(shared, prompt, count, n):
 
 def test_echo_begins_with_each_prompt(shared):
     texts = [c["text"] for c in post(shared, prompt=["hello", " world"], echo=True, n=2).json()["choices"]]
-    assert [text.startswith(start) for text, start in zip(texts, ["hello"] * 2 + [" world"] * 2, strict=True)] == [True] * 4
+    assert [
+        text.startswith(start) for text, start in zip(texts, ["hello"] * 2 + [" world"] * 2, strict=True)
+    ] == [True] * 4
     assert texts[1] == "hello" + f"1: {TEXT}"[:16]
 
 

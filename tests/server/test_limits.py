@@ -77,7 +77,9 @@ def test_bytes_of_all_bodies_are_bounded():
         host, port = server.url.removeprefix("http://").split(":")
         bodies = server.server._service.bodies
         with socket.create_connection((host, int(port))) as slow:
-            slow.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: 1200\r\n\r\n".encode() + b"x" * 1000)
+            slow.sendall(
+                f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: 1200\r\n\r\n".encode() + b"x" * 1000
+            )
             wait_until(lambda: bodies.pending == 1000)
             refused = server.client.post(CHAT, content=b"x" * 1000)
             assert refused.status_code == 429
@@ -123,7 +125,11 @@ def test_server_bound_on_waiting():
 @pytest.mark.parametrize(
     ("error", "status", "code"),
     [
-        (InvalidRequestError("No room.", param="prompt", code="context_length_exceeded"), 400, "context_length_exceeded"),
+        (
+            InvalidRequestError("No room.", param="prompt", code="context_length_exceeded"),
+            400,
+            "context_length_exceeded",
+        ),
         (OverloadedError("Going down.", shutting_down=True), 503, "shutting_down"),
         (EngineError("The step failed."), 500, "engine_error"),
         (RuntimeError("secret detail"), 500, "internal_error"),

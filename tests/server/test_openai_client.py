@@ -71,7 +71,11 @@ def test_async_client(shared):
                 return "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
 
             async def whole() -> str:
-                return (await client.chat.completions.create(model="fake", messages=HELLO)).choices[0].message.content
+                return (
+                    (await client.chat.completions.create(model="fake", messages=HELLO))
+                    .choices[0]
+                    .message.content
+                )
 
             return list(await asyncio.gather(*(streamed() for _ in range(8)), *(whole() for _ in range(8))))
 

@@ -69,17 +69,18 @@ def test_requests_that_take_too_long_are_told(stream):
 
 def test_stopping_twice_ends_at_once():
     with RunningServer(FakeEngine("long " * 1000, delay=0.1), shutdown_timeout_s=60) as server:
-        with httpx.Client(base_url=server.url, timeout=20) as client, client.stream(
-            "POST", CHAT, json={**BODY, "stream": True}
-        ) as response:
-            next(response.iter_lines())
+        with (
+            httpx.Client(base_url=server.url, timeout=20) as client,
+            client.stream("POST", CHAT, json={**BODY, "stream": True}) as response,
+        ):
+            lines = response.iter_lines()
+            next(lines)
             server.server.stop()
             wait_until(lambda: server.engine.draining)
             start = time.monotonic()
             server.server.stop()
             with pytest.raises(httpx.RemoteProtocolError):
-                for _ in response.iter_lines():
-                    pass
+                list(lines)
         server.thread.join(10)
         assert time.monotonic() - start < 5
 
@@ -99,7 +100,11 @@ def test_signals_end_the_process_in_order(number):
     root = Path(__file__).parents[2]
     environment = {**os.environ, "PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}"}
     process = subprocess.Popen(
-        [sys.executable, "-c", _SCRIPT], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        [sys.executable, "-c", _SCRIPT],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
     )
     try:
         assert process.stdout is not None
@@ -107,7 +112,7 @@ def test_signals_end_the_process_in_order(number):
         replies = []
         ask = threading.Thread(target=lambda: replies.append(httpx.post(url + CHAT, json=BODY, timeout=20)))
         ask.start()
-        wait_until(lambda: "num_requests_running{model_name=\"fake\"} 1.0" in httpx.get(url + "/metrics").text)
+        wait_until(lambda: 'num_requests_running{model_name="fake"} 1.0' in httpx.get(url + "/metrics").text)
         process.send_signal(number)
         ask.join()
         out, err = process.communicate(timeout=15)

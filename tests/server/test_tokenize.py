@@ -13,7 +13,9 @@ def test_tokenize_prompt_and_messages(shared):
         "max_model_len": 512,
         "tokens": [256, 260, 33],
     }
-    bare = post("/tokenize", json={"prompt": "hello!", "add_special_tokens": False, "return_token_strs": True}).json()
+    bare = post(
+        "/tokenize", json={"prompt": "hello!", "add_special_tokens": False, "return_token_strs": True}
+    ).json()
     assert bare["tokens"] == [260, 33]
     assert bare["token_strs"] == ["hello", "!"]
     chat = post("/tokenize", json={"messages": [{"role": "user", "content": "hello"}]}).json()
@@ -22,7 +24,9 @@ def test_tokenize_prompt_and_messages(shared):
 
 
 def test_detokenize_gives_the_text_back(shared):
-    assert shared.client.post("/detokenize", json={"tokens": [256, 260, 33]}).json() == {"prompt": "<s>hello!"}
+    assert shared.client.post("/detokenize", json={"tokens": [256, 260, 33]}).json() == {
+        "prompt": "<s>hello!"
+    }
     refused = shared.client.post("/detokenize", json={"tokens": [1, 9999]})
     assert refused.status_code == 400
     assert refused.json()["error"]["param"] == "tokens[1]"

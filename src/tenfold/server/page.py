@@ -16,6 +16,8 @@ _FILES = {
     "/web/chat.css": ("chat.css", "text/css; charset=utf-8"),
     "/web/chat.js": ("chat.js", "text/javascript; charset=utf-8"),
     "/web/markdown.js": ("markdown.js", "text/javascript; charset=utf-8"),
+    "/web/stream.js": ("stream.js", "text/javascript; charset=utf-8"),
+    "/web/icon.svg": ("icon.svg", "image/svg+xml"),
 }
 OPEN_PATHS = frozenset(_FILES)
 # The page loads nothing from elsewhere, and nothing a model writes can run.

@@ -80,8 +80,9 @@ class Server:
 
     def stop(self) -> None:
         """Begin the orderly end; called again, end at once. Safe from signal handlers and other threads."""
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._begin_drain)
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._begin_drain)
 
     def _ready(self, address: str) -> None:
         if self._on_ready is not None:
@@ -142,6 +143,8 @@ class _Uvicorn(uvicorn.Server):
 
 
 def _listen(host: str, port: int) -> socket.socket:
+    if not 0 <= port <= 65535:
+        raise TenfoldError(f"Port {port} does not exist; give one from 0 to 65535 (--port).")
     try:
         family, kind, protocol, _, target = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -150,8 +153,6 @@ def _listen(host: str, port: int) -> socket.socket:
         raise TenfoldError(
             f"The host {host!r} is unknown; give an address of this machine, such as 127.0.0.1."
         ) from None
-    except OverflowError:
-        raise TenfoldError(f"Port {port} does not exist; give one from 0 to 65535.") from None
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -159,14 +160,14 @@ def _listen(host: str, port: int) -> socket.socket:
         # Taken ports are found here, before a model is loaded.
         listener.listen(2048)
         listener.setblocking(False)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         listener.close()
         raise TenfoldError(_bind_problem(host, port, error)) from None
     return listener
 
 
-def _bind_problem(host: str, port: int, error: Exception) -> str:
-    number = getattr(error, "errno", None)
+def _bind_problem(host: str, port: int, error: OSError) -> str:
+    number = error.errno
     if number == errno.EADDRINUSE:
         return f"Port {port} on {host} is taken by another program; stop it, or choose another port (--port)."
     if number in (errno.EACCES, errno.EPERM):
@@ -175,8 +176,6 @@ def _bind_problem(host: str, port: int, error: Exception) -> str:
         return (
             f"{host} is no address of this machine; use 127.0.0.1, or 0.0.0.0 for all its addresses (--host)."
         )
-    if isinstance(error, OverflowError):
-        return f"Port {port} does not exist; give one from 0 to 65535 (--port)."
     return f"Cannot listen on {host} port {port}: {error}."
 
 
