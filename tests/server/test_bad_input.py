@@ -206,10 +206,19 @@ _json = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
     max_leaves=6,
 )
-_names = st.sampled_from(
-    ["messages", "prompt", "model", "n", "temperature", "stop", "logit_bias", "max_tokens", "logprobs", "stream",
-     "stream_options", "tools", "seed", "echo", "top_k", "stop_token_ids", "response_format", "tokens", "min_p"]
-)  # fmt: skip
+_SAMPLING = (
+    "n",
+    "temperature",
+    "top_k",
+    "min_p",
+    "max_tokens",
+    "seed",
+    "stop",
+    "stop_token_ids",
+    "logit_bias",
+)
+_OTHERS = ("messages", "prompt", "model", "logprobs", "stream", "stream_options", "tools", "echo", "tokens")
+_names = st.sampled_from((*_SAMPLING, *_OTHERS, "response_format"))
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -14,7 +14,8 @@ from tests.server.chromium import Chromium
 from tests.server.fake_engine import FakeEngine
 from tests.server.running_server import RunningServer, wait_until
 
-ANSWER = """A CPU cache is like the **top of your desk**. The books you use most lie there, so you need not walk to the shelf.
+ANSWER = """A CPU cache is like the **top of your desk**. The books you use most lie there, so you need not
+walk to the shelf.
 
 1. The desk is small but close.
 2. The shelf is large but far.

@@ -174,6 +174,9 @@ async function send(text) {
     if (error.name === "AbortError") remark = "You stopped the reply.";
     else wrong = error.message;
     if (error.status === 401) {
+      wrong = key.value
+        ? "The server does not accept this API key; check it under Settings."
+        : "This server needs an API key; write it under Settings.";
       showSettings(true);
       key.focus();
     }
