@@ -42,7 +42,7 @@ class Embed(msgspec.Struct, frozen=True, tag=True):
 
 
 class RmsNorm(msgspec.Struct, frozen=True, tag=True):
-    """out = x / sqrt(mean(x^2) + eps) * weight, over the view or, when head_dim is set, over each head of it."""
+    """out = x / sqrt(mean(x^2) + eps) * weight, over the view or, with head_dim, over each head of it."""
 
     x: View
     out: View
@@ -104,7 +104,7 @@ class Add(msgspec.Struct, frozen=True, tag=True):
 
 
 class Logits(msgspec.Struct, frozen=True, tag=True):
-    """For tokens that are sampled: logits = norm'd x @ weight.T, optionally softcap * tanh(logits / softcap)."""
+    """For tokens that are sampled: logits = x @ weight.T, optionally softcap * tanh(logits / softcap)."""
 
     x: View
     weight: str

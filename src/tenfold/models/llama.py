@@ -1,0 +1,22 @@
+"""Llama 2 and 3, Mistral (with its window) and SmolLM2."""
+
+from __future__ import annotations
+
+from tenfold.checkpoints.checkpoint import Checkpoint
+from tenfold.models import layers
+from tenfold.models.builder import ProgramBuilder
+from tenfold.program.program import Program
+
+
+def build(checkpoint: Checkpoint) -> Program:
+    """The Program of a Llama-like checkpoint.
+
+    Raises:
+        CheckpointError: a tensor is missing or misshapen.
+    """
+    b = ProgramBuilder(checkpoint)
+    rope = b.rope("rope", b.config.rope_theta)
+    layers.embed(b)
+    for layer in range(b.config.num_layers):
+        layers.pre_norm_layer(b, layer, rope=rope)
+    return layers.logits(b)

@@ -1,0 +1,1 @@
+"""Passes: functions from Program to Program that keep what it computes."""
