@@ -125,9 +125,9 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         rope(
             "yarn",
             factor=8.0,
-            original_max_position_embeddings=32,
-            beta_fast=16.0,
-            beta_slow=0.5,
+            original_max_position_embeddings=1024,
+            beta_fast=8.0,
+            beta_slow=1.5,
             attention_factor=1.3,
         ),
     ),
