@@ -85,6 +85,12 @@ class ProgramBuilder:
         self._weights[tensor] = WeightSpec(tensor=tensor, shape=shape, offset=offset)
         return tensor
 
+    def bias(self, tensor: str, width: int, *, required: bool = False) -> str | None:
+        """The Program's name of a bias, or None when the checkpoint does without."""
+        if not required and tensor not in self._checkpoint.tensors:
+            return None
+        return self.weight(tensor, width)
+
     def norm_weight(self, tensor: str, width: int) -> str:
         """A norm's weight, with the checkpoint's norm offset."""
         return self.weight(tensor, width, offset=self.config.norm_offset)

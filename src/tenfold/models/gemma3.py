@@ -31,13 +31,11 @@ def build(checkpoint: Checkpoint) -> Program:
         layers.attend(b, layer, rope=rope, head_norms=True)
         layers.project(
             b,
-            f"blk.{layer}.attn_output.weight",
+            f"blk.{layer}.attn_output",
             "attn",
             post_norm=f"blk.{layer}.post_attention_norm.weight",
         )
         layers.norm(b, f"blk.{layer}.ffn_norm.weight", "x", "h")
         layers.gate(b, layer)
-        layers.project(
-            b, f"blk.{layer}.ffn_down.weight", "act", post_norm=f"blk.{layer}.post_ffw_norm.weight"
-        )
+        layers.project(b, f"blk.{layer}.ffn_down", "act", post_norm=f"blk.{layer}.post_ffw_norm.weight")
     return layers.logits(b)

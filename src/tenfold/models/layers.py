@@ -46,7 +46,7 @@ def attend(
         b: collects the ops.
         layer: its number, which names its tensors.
         rope: the rotary table.
-        biases: Q, K and V have biases.
+        biases: Q, K and V must have biases; otherwise they have those that the checkpoint has.
         head_norms: each head of Q and K is normed before it is rotated.
     """
     config = b.config
@@ -58,7 +58,7 @@ def attend(
     v = View("qkv", q_width + kv_width, kv_width)
     for part, view in (("q", q), ("k", k), ("v", v)):
         weight = b.weight(f"blk.{layer}.attn_{part}.weight", view.width, config.hidden_size)
-        bias = b.weight(f"blk.{layer}.attn_{part}.bias", view.width) if biases else None
+        bias = b.bias(f"blk.{layer}.attn_{part}.bias", view.width, required=biases)
         b.emit(Linear(h, view, (weight,), (bias,)))
     if head_norms:
         for part, view in (("q", q), ("k", k)):
@@ -98,17 +98,18 @@ def gate(b: ProgramBuilder, layer: int) -> None:
 
 
 def project(b: ProgramBuilder, tensor: str, x: str, *, post_norm: str | None = None) -> None:
-    """Bring a sublayer's result back to the residual: x += buffer @ weight.T, normed if a norm is named."""
+    """Bring a sublayer's result back to the residual: x += linear(buffer), normed if a norm is named."""
     hidden = b.config.hidden_size
     widths = {"attn": b.config.num_heads * b.config.head_dim, "act": b.config.intermediate_size}
-    weight = b.weight(tensor, hidden, widths[x])
+    weight = b.weight(f"{tensor}.weight", hidden, widths[x])
+    bias = b.bias(f"{tensor}.bias", hidden)
     source, residual = b.buffer(x, widths[x]), b.buffer("x", hidden)
     if post_norm is None:
-        b.emit(Linear(source, residual, (weight,), (None,), add=True))
+        b.emit(Linear(source, residual, (weight,), (bias,), add=True))
         return
     # "h" is free again: the sublayer has read it.
     h = b.buffer("h", hidden)
-    b.emit(Linear(source, h, (weight,), (None,)))
+    b.emit(Linear(source, h, (weight,), (bias,)))
     norm(b, post_norm, "h", "h")
     b.emit(Add(h, residual))
 
@@ -119,10 +120,10 @@ def pre_norm_layer(
     """One layer of the Llama family: norm, attention, residual; norm, gated feed-forward, residual."""
     norm(b, f"blk.{layer}.attn_norm.weight", "x", "h")
     attend(b, layer, rope=rope, biases=biases, head_norms=head_norms)
-    project(b, f"blk.{layer}.attn_output.weight", "attn")
+    project(b, f"blk.{layer}.attn_output", "attn")
     norm(b, f"blk.{layer}.ffn_norm.weight", "x", "h")
     gate(b, layer)
-    project(b, f"blk.{layer}.ffn_down.weight", "act")
+    project(b, f"blk.{layer}.ffn_down", "act")
 
 
 def logits(b: ProgramBuilder) -> Program:
