@@ -1,0 +1,223 @@
+#include "program.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+
+namespace tenfold {
+namespace {
+
+// Row stages below this many element-operations run on the calling thread: a dispatch costs about a microsecond.
+constexpr int64_t kSerialCost = 24000;
+constexpr int kTasksPerThread = 4;
+
+using Clock = std::chrono::steady_clock;
+
+class Timer {
+ public:
+  explicit Timer(double& total) : total_(total), start_(Clock::now()) {}
+  ~Timer() { total_ += std::chrono::duration<double>(Clock::now() - start_).count(); }
+
+ private:
+  double& total_;
+  Clock::time_point start_;
+};
+
+}  // namespace
+
+struct NativeProgram::Run {
+  const StepInput& input;
+  std::vector<int32_t> positions;
+  std::vector<AttentionSequence> sequences;
+  float* logits_out;
+  const SampleParams* params;
+  Sampled* sampled;
+};
+
+void NativeProgram::check_input(const StepInput& in) const {
+  if (!finished_) throw std::logic_error("the program is not finished; call finish() first.");
+  if (in.num_tokens <= 0 || in.num_tokens > max_tokens_)
+    throw std::invalid_argument("a step takes 1 to " + std::to_string(max_tokens_) + " tokens.");
+  int64_t rows = 0;
+  for (int s = 0; s < in.num_sequences; ++s) {
+    if (in.counts[s] <= 0 || in.starts[s] < 0) throw std::invalid_argument("a sequence has no rows or starts below 0.");
+    const int64_t blocks = in.block_offsets[s + 1] - in.block_offsets[s];
+    const int64_t end = static_cast<int64_t>(in.starts[s]) + in.counts[s];
+    if (blocks * block_size_ < end) throw std::invalid_argument("a block table is too short for its sequence.");
+    for (int64_t b = in.block_offsets[s]; b < in.block_offsets[s + 1]; ++b)
+      if (in.blocks[b] < 0 || in.blocks[b] >= num_blocks_)
+        throw std::invalid_argument("a block table names a block outside the cache.");
+    rows += in.counts[s];
+  }
+  if (rows != in.num_tokens) throw std::invalid_argument("the sequences' rows do not add up to the step's tokens.");
+  for (int i = 0; i < in.num_tokens; ++i)
+    if (in.tokens[i] < 0 || in.tokens[i] >= vocab_)
+      throw std::invalid_argument("token id " + std::to_string(in.tokens[i]) + " is outside the vocabulary.");
+  for (int i = 0; i < in.num_logit_rows; ++i)
+    if (in.logit_rows[i] < 0 || in.logit_rows[i] >= in.num_tokens)
+      throw std::invalid_argument("a logits row is outside the step.");
+}
+
+void NativeProgram::step(const StepInput& input, float* logits_out, const SampleParams* params, Sampled* sampled) {
+  check_input(input);
+  Run run{input, {}, {}, logits_out, params, sampled};
+  run.positions.reserve(input.num_tokens);
+  for (int s = 0; s < input.num_sequences; ++s) {
+    run.sequences.push_back({static_cast<int>(run.positions.size()), input.counts[s], input.starts[s],
+                             input.blocks + input.block_offsets[s]});
+    for (int i = 0; i < input.counts[s]; ++i) run.positions.push_back(input.starts[s] + i);
+  }
+  // Angles are float32 products, as the models were trained with; their cosines are computed in double.
+  for (size_t t = 0; t < ropes_.size(); ++t) {
+    const RopeTable& rope = ropes_[t];
+    const int half = static_cast<int>(rope.inv_freq.size());
+    auto fill = [&](int r, int) {
+      float* cos = rope_rows_[t].get() + static_cast<size_t>(r) * 2 * half;
+      for (int i = 0; i < half; ++i) {
+        const double angle = static_cast<float>(run.positions[r]) * rope.inv_freq[i];
+        cos[i] = static_cast<float>(std::cos(angle)) * rope.factor;
+        cos[half + i] = static_cast<float>(std::sin(angle)) * rope.factor;
+      }
+    };
+    if (input.num_tokens <= 2) for (int r = 0; r < input.num_tokens; ++r) fill(r, 0);
+    else pool_.run(input.num_tokens, fill);
+  }
+  for (const Stage& stage : stages_) {
+    if (const auto* rows = std::get_if<RowStage>(&stage)) run_rows(*rows, run);
+    else if (const auto* linear = std::get_if<LinearStage>(&stage)) run_linear(*linear, run);
+    else if (const auto* attention = std::get_if<AttentionStage>(&stage)) run_attention(*attention, run);
+    else run_logits(std::get<LogitsStage>(stage), run);
+  }
+}
+
+void NativeProgram::run_rows(const RowStage& stage, Run& run) {
+  Timer timer(seconds_[0]);
+  const int rows = run.input.num_tokens;
+  auto body = [&](int r) {
+    for (const RowOp& op : stage.ops) std::visit([&](const auto& o) { row(o, r, run); }, op);
+  };
+  if (static_cast<int64_t>(stage.cost) * rows < kSerialCost || pool_.size() == 1) {
+    for (int r = 0; r < rows; ++r) body(r);
+    return;
+  }
+  const int chunk = std::max(1, rows / (pool_.size() * kTasksPerThread));
+  pool_.run((rows + chunk - 1) / chunk, [&](int task, int) {
+    for (int r = task * chunk; r < std::min(rows, (task + 1) * chunk); ++r) body(r);
+  });
+}
+
+void NativeProgram::row(const EmbedOp& op, int r, Run& run) {
+  unpack_row(*weights_[op.weight], run.input.tokens[r], at(op.out, r));
+  if (op.scale != 1.f) row_kernels_.scale(at(op.out, r), op.out.width, op.scale);
+}
+
+void NativeProgram::row(const RmsNormOp& op, int r, Run&) {
+  const int n = op.head_dim > 0 ? op.head_dim : op.x.width;
+  for (int start = 0; start < op.x.width; start += n)
+    row_kernels_.rms_norm(at(op.x, r) + start, vectors_[op.vector].data(), op.eps, n, at(op.out, r) + start);
+}
+
+void NativeProgram::row(const RopeOp& op, int r, Run&) {
+  const RopeTable& rope = ropes_[op.rope];
+  const int half = static_cast<int>(rope.inv_freq.size());
+  const float* cos = rope_rows_[op.rope].get() + static_cast<size_t>(r) * 2 * half;
+  row_kernels_.rope(at(op.x, r), op.x.width / op.head_dim, op.head_dim, 2 * half, cos, cos + half, rope.interleaved);
+}
+
+void NativeProgram::row(const GatedOp& op, int r, Run&) {
+  row_kernels_.gated(op.kind, at(op.gate, r), at(op.up, r), op.out.width, at(op.out, r));
+}
+
+void NativeProgram::row(const AddOp& op, int r, Run&) { row_kernels_.add(at(op.x, r), op.x.width, at(op.out, r)); }
+
+void NativeProgram::row(const QuantizeOp& op, int r, Run&) {
+  Activations into = activations_.view(op.x.width);
+  quantize(op.x, r, r, op.int8, op.bf16, into);
+}
+
+void NativeProgram::quantize(const View& x, int source_row, int row, bool int8, bool bf16, Activations& into) {
+  const size_t k = into.k_padded, groups = k / kGroup, r = row;
+  if (int8)
+    linear_kernels_.quantize_row(at(x, source_row), x.width, into.q + r * k, into.scale + r * groups,
+                                 into.sum + r * groups);
+  if (bf16) linear_kernels_.bf16_row(at(x, source_row), x.width, into.bf16 + r * k);
+}
+
+void NativeProgram::multiply(const std::vector<int>& weights, const std::vector<int>& biases, const Activations& x,
+                             int rows, float* y, int ld, bool add) {
+  int panels = 0;
+  for (int w : weights) panels += weight_panels(*weights_[w]);
+  const int chunk = std::max(1, panels / (pool_.size() * kTasksPerThread));
+  pool_.run((panels + chunk - 1) / chunk, [&](int task, int) {
+    const int begin = task * chunk, end = std::min(panels, begin + chunk);
+    int first = 0, column = 0;
+    for (size_t i = 0; i < weights.size(); ++i) {
+      const PackedWeight& w = *weights_[weights[i]];
+      const int count = weight_panels(w), from = std::max(begin, first), to = std::min(end, first + count);
+      if (from < to) {
+        const LinearOut out{y + column, ld, biases[i] >= 0 ? vectors_[biases[i]].data() : nullptr, add};
+        linear_kernels_.multiply(w, x, 0, rows, from - first, to - first, out);
+      }
+      first += count;
+      column += weight_rows(w);
+    }
+  });
+}
+
+void NativeProgram::run_linear(const LinearStage& stage, Run& run) {
+  Timer timer(seconds_[1]);
+  multiply(stage.weights, stage.biases, activations_.view(stage.x.width), run.input.num_tokens, at(stage.out, 0),
+           widths_[stage.out.buffer], stage.add);
+}
+
+void NativeProgram::run_attention(const AttentionStage& stage, Run& run) {
+  Timer timer(seconds_[2]);
+  AttentionCall call{};
+  call.geometry = layer_geometry_[stage.layer];
+  call.cache = kv_.get() + layer_offset_[stage.layer];
+  call.q = at(stage.q, 0);
+  call.q_ld = widths_[stage.q.buffer];
+  call.k = at(stage.k, 0);
+  call.k_ld = widths_[stage.k.buffer];
+  call.v = at(stage.v, 0);
+  call.v_ld = widths_[stage.v.buffer];
+  call.out = at(stage.out, 0);
+  call.out_ld = widths_[stage.out.buffer];
+  call.num_heads = stage.num_heads;
+  call.scale = stage.scale;
+  call.window = stage.window;
+  call.sequences = run.sequences.data();
+  call.num_sequences = static_cast<int>(run.sequences.size());
+  tenfold::attention(isa_, call, attention_scratch_, pool_);
+}
+
+void NativeProgram::run_logits(const LogitsStage& stage, Run& run) {
+  const std::vector<int> weights{stage.weight}, biases{-1};
+  const bool int8 = wants_int8(*weights_[stage.weight]);
+  Activations x = logit_activations_.view(stage.x.width);
+  for (int begin = 0; begin < run.input.num_logit_rows; begin += max_logit_rows_) {
+    const int rows = std::min(max_logit_rows_, run.input.num_logit_rows - begin);
+    {
+      Timer timer(seconds_[3]);
+      for (int i = 0; i < rows; ++i) quantize(stage.x, run.input.logit_rows[begin + i], i, int8, !int8, x);
+      multiply(weights, biases, x, rows, logits_.get(), vocab_, false);
+      if (stage.softcap > 0.f)
+        pool_.run(rows, [&](int i, int) {
+          row_kernels_.softcap(logits_.get() + static_cast<size_t>(i) * vocab_, vocab_, stage.softcap);
+        });
+      if (run.logits_out != nullptr)
+        std::memcpy(run.logits_out + static_cast<size_t>(begin) * vocab_, logits_.get(),
+                    static_cast<size_t>(rows) * vocab_ * sizeof(float));
+    }
+    if (run.params == nullptr) continue;
+    Timer timer(seconds_[4]);
+    pool_.run(rows, [&](int i, int thread) {
+      sample_row(isa_, logits_.get() + static_cast<size_t>(i) * vocab_, vocab_, run.params[begin + i],
+                 *sample_scratch_[thread], run.sampled[begin + i]);
+    });
+  }
+}
+
+}  // namespace tenfold

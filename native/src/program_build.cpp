@@ -1,0 +1,205 @@
+// Building a NativeProgram: ops come in order, row ops gather into stages, activations are quantized where needed.
+#include <algorithm>
+#include <stdexcept>
+
+#include "program.hpp"
+
+namespace tenfold {
+
+NativeProgram::NativeProgram(Isa isa, int threads)
+    : isa_(isa), pool_(threads), linear_kernels_(linear_kernels(isa)), row_kernels_(row_kernels(isa)) {
+  for (int i = 0; i < pool_.size(); ++i) sample_scratch_.push_back(std::make_unique<SampleScratch>());
+}
+
+int NativeProgram::add_buffer(int width) {
+  if (width <= 0) throw std::invalid_argument("a buffer's width must be positive.");
+  widths_.push_back(width);
+  return static_cast<int>(widths_.size()) - 1;
+}
+
+int NativeProgram::add_weight(int ggml_type, const uint8_t* data, size_t bytes, int n, int k) {
+  weights_.push_back(pack_weight(ggml_type, data, bytes, n, k, pool_));
+  return static_cast<int>(weights_.size()) - 1;
+}
+
+int NativeProgram::add_vector(std::vector<float> values) {
+  vectors_.push_back(std::move(values));
+  return static_cast<int>(vectors_.size()) - 1;
+}
+
+int NativeProgram::add_rope(RopeTable table) {
+  ropes_.push_back(std::move(table));
+  return static_cast<int>(ropes_.size()) - 1;
+}
+
+void NativeProgram::check(const View& view) const {
+  if (finished_) throw std::logic_error("the program is finished; no op can be added.");
+  if (view.buffer < 0 || view.buffer >= static_cast<int>(widths_.size()) || view.start < 0 || view.width <= 0 ||
+      view.start + view.width > widths_[view.buffer])
+    throw std::invalid_argument("a view names a buffer or columns that do not exist.");
+}
+
+RowStage& NativeProgram::row_stage() {
+  if (stages_.empty() || !std::holds_alternative<RowStage>(stages_.back())) stages_.emplace_back(RowStage{});
+  return std::get<RowStage>(stages_.back());
+}
+
+void NativeProgram::wrote(int buffer) {
+  if (held_.buffer == buffer) held_ = View{};
+}
+
+void NativeProgram::embed(EmbedOp op) {
+  check(op.out);
+  if (weight_columns(*weights_.at(op.weight)) != op.out.width)
+    throw std::invalid_argument("embed: the weight's width is not the buffer's.");
+  row_stage().ops.emplace_back(op);
+  row_stage().cost += op.out.width;
+  wrote(op.out.buffer);
+}
+
+void NativeProgram::rms_norm(RmsNormOp op) {
+  check(op.x);
+  check(op.out);
+  const int n = op.head_dim > 0 ? op.head_dim : op.x.width;
+  if (op.x.width != op.out.width || op.x.width % n != 0 || static_cast<int>(vectors_.at(op.vector).size()) != n)
+    throw std::invalid_argument("rms_norm: widths do not agree.");
+  row_stage().ops.emplace_back(op);
+  row_stage().cost += op.x.width;
+  wrote(op.out.buffer);
+}
+
+void NativeProgram::rope(RopeOp op) {
+  check(op.x);
+  const int rotary_dim = 2 * static_cast<int>(ropes_.at(op.rope).inv_freq.size());
+  if (op.head_dim <= 0 || op.x.width % op.head_dim != 0 || rotary_dim > op.head_dim)
+    throw std::invalid_argument("rope: head and rotary sizes do not agree.");
+  row_stage().ops.emplace_back(op);
+  row_stage().cost += op.x.width;
+  wrote(op.x.buffer);
+}
+
+void NativeProgram::gated(GatedOp op) {
+  check(op.gate);
+  check(op.up);
+  check(op.out);
+  if (op.gate.width != op.up.width || op.gate.width != op.out.width)
+    throw std::invalid_argument("gated_activation: widths do not agree.");
+  row_stage().ops.emplace_back(op);
+  row_stage().cost += 4 * op.gate.width;
+  wrote(op.out.buffer);
+}
+
+void NativeProgram::add(AddOp op) {
+  check(op.x);
+  check(op.out);
+  if (op.x.width != op.out.width) throw std::invalid_argument("add: widths do not agree.");
+  row_stage().ops.emplace_back(op);
+  row_stage().cost += op.x.width;
+  wrote(op.out.buffer);
+}
+
+void NativeProgram::want_activations(const View& x, bool int8, bool bf16) {
+  const bool same = held_.buffer == x.buffer && held_.start == x.start && held_.width == x.width;
+  const bool need_int8 = int8 && !(same && held_int8_), need_bf16 = bf16 && !(same && held_bf16_);
+  if (!need_int8 && !need_bf16) return;
+  row_stage().ops.emplace_back(QuantizeOp{x, need_int8, need_bf16});
+  row_stage().cost += 2 * x.width;
+  held_int8_ = need_int8 || (same && held_int8_);
+  held_bf16_ = need_bf16 || (same && held_bf16_);
+  held_ = x;
+  activations_.k_max = std::max(activations_.k_max, x.width);
+}
+
+void NativeProgram::linear(LinearStage stage) {
+  check(stage.x);
+  check(stage.out);
+  if (stage.x.buffer == stage.out.buffer) throw std::invalid_argument("linear: x and out share a buffer.");
+  bool int8 = false, bf16 = false;
+  int n = 0;
+  for (size_t i = 0; i < stage.weights.size(); ++i) {
+    const PackedWeight& w = *weights_.at(stage.weights[i]);
+    if (weight_columns(w) != stage.x.width) throw std::invalid_argument("linear: a weight's width is not x's.");
+    (wants_int8(w) ? int8 : bf16) = true;
+    n += weight_rows(w);
+    const int bias = stage.biases.at(i);
+    if (bias >= 0 && static_cast<int>(vectors_.at(bias).size()) != weight_rows(w))
+      throw std::invalid_argument("linear: a bias is not as long as its weight has rows.");
+  }
+  if (n != stage.out.width) throw std::invalid_argument("linear: the weights' rows do not fill out.");
+  want_activations(stage.x, int8, bf16);
+  wrote(stage.out.buffer);
+  stages_.emplace_back(std::move(stage));
+}
+
+void NativeProgram::attention(AttentionStage stage) {
+  for (const View* view : {&stage.q, &stage.k, &stage.v, &stage.out}) check(*view);
+  const int d = stage.head_dim;
+  if (stage.num_kv_heads <= 0 || stage.num_heads % stage.num_kv_heads != 0 || stage.q.width != stage.num_heads * d ||
+      stage.out.width != stage.q.width || stage.k.width != stage.num_kv_heads * d || stage.v.width != stage.k.width)
+    throw std::invalid_argument("attention: head counts and widths do not agree.");
+  if (stage.layer != static_cast<int>(layer_geometry_.size()))
+    throw std::invalid_argument("attention: layers must come in order, from 0.");
+  layer_geometry_.push_back(KvGeometry{stage.num_kv_heads, d, 0});
+  wrote(stage.out.buffer);
+  stages_.emplace_back(stage);
+}
+
+void NativeProgram::logits(LogitsStage stage) {
+  check(stage.x);
+  const PackedWeight& w = *weights_.at(stage.weight);
+  if (weight_columns(w) != stage.x.width) throw std::invalid_argument("logits: the weight's width is not x's.");
+  logit_activations_.k_max = std::max(logit_activations_.k_max, stage.x.width);
+  vocab_ = weight_rows(w);
+  stages_.emplace_back(stage);
+}
+
+void NativeProgram::ActivationStore::allocate(int rows) {
+  const size_t k = static_cast<size_t>(k_max + kGroup - 1) / kGroup * kGroup, n = static_cast<size_t>(rows);
+  q = AlignedArray<int8_t>(n * k);
+  scale = AlignedArray<float>(n * k / kGroup);
+  sum = AlignedArray<int32_t>(n * k / kGroup);
+  bf16 = AlignedArray<uint16_t>(n * k);
+}
+
+Activations NativeProgram::ActivationStore::view(int k) {
+  return Activations{k, (k + kGroup - 1) / kGroup * kGroup, q.get(), scale.get(), sum.get(), bf16.get()};
+}
+
+void NativeProgram::finish(int vocab, int max_tokens, int max_logit_rows, int num_blocks, int block_size) {
+  if (finished_) throw std::logic_error("the program is finished already.");
+  if (vocab != vocab_) throw std::invalid_argument("the logits' weight has not as many rows as the vocabulary.");
+  if (max_tokens <= 0 || max_logit_rows <= 0 || num_blocks <= 0 || block_size <= 0 || block_size % 16 != 0)
+    throw std::invalid_argument("max_tokens, max_logit_rows and num_blocks must be positive, block_size a multiple of 16.");
+  max_tokens_ = max_tokens;
+  max_logit_rows_ = max_logit_rows;
+  num_blocks_ = num_blocks;
+  block_size_ = block_size;
+  for (int width : widths_) buffers_.emplace_back(static_cast<size_t>(width) * max_tokens);
+  for (const RopeTable& rope : ropes_) rope_rows_.emplace_back(2 * rope.inv_freq.size() * max_tokens);
+  activations_.allocate(max_tokens);
+  logit_activations_.allocate(max_logit_rows);
+  logits_ = AlignedArray<float>(static_cast<size_t>(max_logit_rows) * vocab_);
+  size_t elements = 0;
+  for (KvGeometry& geometry : layer_geometry_) {
+    geometry.block_size = block_size;
+    layer_offset_.push_back(elements);
+    elements += kv_block_elements(geometry) * static_cast<size_t>(num_blocks);
+  }
+  kv_ = AlignedArray<uint16_t>(elements);
+  finished_ = true;
+}
+
+size_t NativeProgram::weight_bytes() const {
+  size_t bytes = 0;
+  for (const auto& weight : weights_) bytes += tenfold::weight_bytes(*weight);
+  for (const auto& vector : vectors_) bytes += vector.size() * sizeof(float);
+  return bytes;
+}
+
+std::vector<std::string> NativeProgram::weight_formats() const {
+  std::vector<std::string> names;
+  for (const auto& weight : weights_) names.emplace_back(weight_format(*weight));
+  return names;
+}
+
+}  // namespace tenfold

@@ -1,0 +1,32 @@
+"""Settings of the engine."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How to run a model. None means: chosen at start, and said so.
+
+    Args:
+        threads: compute threads; None takes the CPUs this process may use.
+        isa: kernels to use ("generic", "avx2", "avx512"); None takes TENFOLD_ISA or the CPU's best.
+        max_model_len: longest prompt plus output, in tokens; None takes the model's context length.
+        max_num_seqs: sequences that run at once.
+        max_num_batched_tokens: tokens computed in one step; bounds how long a prefill can delay a decode.
+        block_size: tokens a KV block, a multiple of 16.
+        kv_cache_memory_bytes: size of the KV cache; None takes what max_num_seqs full contexts need, at most 2 GiB or
+            a third of the memory now available, and at least one full context.
+        enable_prefix_caching: reuse KV blocks of equal prefixes.
+        max_waiting: requests that may wait; more get 429.
+    """
+
+    threads: int | None = None
+    isa: str | None = None
+    max_model_len: int | None = None
+    max_num_seqs: int = 64
+    max_num_batched_tokens: int = 512
+    block_size: int = 16
+    kv_cache_memory_bytes: int | None = None
+    enable_prefix_caching: bool = True
+    max_waiting: int = 1024

@@ -1,0 +1,101 @@
+"""One completion of a request while it runs: its tokens become text, and it knows when it ends."""
+
+from __future__ import annotations
+
+from tenfold.core.request import FinishReason, Request, RequestOutput, TokenLogprobs
+from tenfold.scheduler.sequence import Sequence
+from tenfold.text.detokenizer import IncrementalDetokenizer
+from tenfold.text.stop import StopMatcher
+from tenfold.text.tokenizer import Tokenizer
+
+
+class Completion:
+    """Turns sampled tokens into RequestOutputs and decides the end.
+
+    Args:
+        request: the request it belongs to.
+        sequence: its state in the scheduler.
+        tokenizer: for text and end tokens.
+        seed: of its random stream.
+        room: output tokens that fit the model's context, an upper bound on max_tokens.
+    """
+
+    def __init__(self, request: Request, sequence: Sequence, tokenizer: Tokenizer, seed: int, room: int) -> None:
+        self.request = request
+        self.sequence = sequence
+        self.seed = seed
+        params = request.sampling
+        self._ends = frozenset(params.stop_token_ids)
+        if not params.ignore_eos:
+            self._ends |= frozenset(tokenizer.eos_ids)
+        # min_tokens bans every token that would end the text before it is allowed to.
+        self.banned_ids = tuple(sorted(self._ends)) if params.min_tokens > 0 else ()
+        self._max_tokens = room if params.max_tokens is None else min(params.max_tokens, room)
+        self._detokenizer = IncrementalDetokenizer(tokenizer, skip_special=params.skip_special_tokens)
+        self._stop = (
+            StopMatcher(params.stop, include=params.include_stop_str_in_output) if params.stop else None
+        )
+
+    @property
+    def count(self) -> int:
+        """Output tokens so far."""
+        return len(self.sequence.output_ids)
+
+    def take(self, sampled: TokenLogprobs) -> RequestOutput:
+        """Account for the token just appended to the sequence; the output's finish_reason says whether it was the last."""
+        token = sampled.token_id
+        reason: FinishReason | None = None
+        stop_reason: str | int | None = None
+        text = ""
+        if token < 0:
+            return self.end("error", error="The model gave no finite logit; its weights or its input are damaged.")
+        early = self.count <= self.request.sampling.min_tokens
+        if token in self._ends and not early:
+            reason = "stop"
+            stop_reason = token if token in self.request.sampling.stop_token_ids else None
+        else:
+            text = self._detokenizer.push(token)
+            if self._stop is not None:
+                text, matched = self._stop.push(text)
+                if matched is not None:
+                    reason, stop_reason = "stop", matched
+            if reason is None and self.count >= self._max_tokens:
+                reason = "length"
+        if reason is not None and not isinstance(stop_reason, str):
+            text += self._rest()
+        return self._output(text, (token,), sampled, reason, stop_reason)
+
+    def end(self, reason: FinishReason, error: str | None = None) -> RequestOutput:
+        """The last output of a completion that ends without a further token."""
+        return self._output("", (), None, reason, None, error)
+
+    def _rest(self) -> str:
+        text = self._detokenizer.flush()
+        if self._stop is None:
+            return text
+        emitted, matched = self._stop.push(text)
+        return emitted if matched is not None else emitted + self._stop.flush()
+
+    def _output(
+        self,
+        text: str,
+        token_ids: tuple[int, ...],
+        sampled: TokenLogprobs | None,
+        reason: FinishReason | None,
+        stop_reason: str | int | None,
+        error: str | None = None,
+    ) -> RequestOutput:
+        wants = self.request.sampling.logprobs is not None
+        return RequestOutput(
+            request_id=self.request.request_id,
+            index=self.sequence.index,
+            text=text,
+            token_ids=token_ids,
+            logprobs=(sampled,) if wants and sampled is not None else None,
+            finish_reason=reason,
+            stop_reason=stop_reason,
+            prompt_tokens=len(self.request.prompt_token_ids),
+            cached_tokens=self.sequence.cached_tokens,
+            completion_tokens=self.count,
+            error=error,
+        )

@@ -1,0 +1,145 @@
+"""The Python API: `LLM("smollm2").generate(...)`, `.chat(...)`, and async streaming."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from collections.abc import Sequence as Items
+from itertools import count
+from typing import Any
+
+import msgspec
+
+from tenfold.checkpoints.resolve import resolve
+from tenfold.config.engine import EngineSettings
+from tenfold.core.errors import InvalidRequestError
+from tenfold.core.request import FinishReason, Request, RequestOutput, TokenLogprobs
+from tenfold.core.sampling_params import SamplingParams
+from tenfold.engine.async_engine import AsyncEngine
+from tenfold.engine.core import EngineCore
+from tenfold.engine.model import Model, load_model
+
+
+class CompletionResult(msgspec.Struct, kw_only=True):
+    """One finished completion: its text, tokens, and why it ended."""
+
+    index: int
+    text: str = ""
+    token_ids: list[int] = msgspec.field(default_factory=list)
+    logprobs: list[TokenLogprobs] | None = None
+    finish_reason: FinishReason | None = None
+    stop_reason: str | int | None = None
+
+
+class GenerationResult(msgspec.Struct, kw_only=True):
+    """What became of one prompt: its n completions, best read by `.text` when n is 1."""
+
+    prompt_token_ids: tuple[int, ...]
+    cached_tokens: int = 0
+    outputs: list[CompletionResult] = msgspec.field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """Text of the first completion."""
+        return self.outputs[0].text
+
+
+class LLM:
+    """A model in this process.
+
+    Args:
+        model: a catalog name, GGUF file, Hugging Face folder or hub id; None is the embedded default.
+        **settings: fields of EngineSettings, such as threads=2 or max_model_len=4096.
+    """
+
+    def __init__(self, model: str | None = None, **settings: Any) -> None:
+        self.model: Model = load_model(resolve(model), EngineSettings(**settings))
+        self._core = EngineCore(self.model)
+        self._ids = count()
+        self._async: AsyncEngine | None = None
+
+    def generate(
+        self, prompts: str | Items[str] | Items[Items[int]], sampling_params: SamplingParams | None = None
+    ) -> list[GenerationResult]:
+        """Complete prompts (texts or lists of token ids) in one continuous batch.
+
+        Raises:
+            InvalidRequestError: a prompt or parameter cannot be served.
+        """
+        if isinstance(prompts, str):
+            prompts = [prompts]
+        ids = [self._encode(prompt) for prompt in prompts]
+        return self._run(ids, sampling_params or self._defaults())
+
+    def chat(
+        self,
+        messages: Items[Mapping[str, Any]] | Items[Items[Mapping[str, Any]]],
+        sampling_params: SamplingParams | None = None,
+        **template_args: Any,
+    ) -> list[GenerationResult]:
+        """Answer one conversation, or several, through the model's chat template."""
+        talks: Items[Any] = [messages] if messages and isinstance(messages[0], Mapping) else messages
+        ids = [self._render(talk, template_args) for talk in talks]
+        return self._run(ids, sampling_params or self._defaults())
+
+    async def stream(
+        self, prompt: str | Items[int] | Items[Mapping[str, Any]], sampling_params: SamplingParams | None = None
+    ) -> AsyncIterator[RequestOutput]:
+        """Yield a prompt's (or a list of messages') outputs token by token; leaving the loop aborts it."""
+        if self._async is None:
+            self._async = AsyncEngine(self.model)
+            await self._async.start()
+        is_chat = not isinstance(prompt, str) and len(prompt) > 0 and isinstance(prompt[0], Mapping)
+        ids = self._render(prompt, {}) if is_chat else self._encode(prompt)  # type: ignore[arg-type]
+        request = Request(
+            request_id=f"stream-{next(self._ids)}",
+            prompt_token_ids=ids,
+            sampling=sampling_params or self._defaults(),
+        )
+        async for output in self._async.generate(request):
+            yield output
+
+    def _defaults(self) -> SamplingParams:
+        known = SamplingParams.__struct_fields__
+        return SamplingParams(**{k: v for k, v in self.model.generation_defaults.items() if k in known})  # type: ignore[arg-type]
+
+    def _encode(self, prompt: str | Items[int]) -> tuple[int, ...]:
+        if isinstance(prompt, str):
+            return tuple(self.model.tokenizer.encode(prompt))
+        return tuple(prompt)
+
+    def _render(self, messages: Any, template_args: Mapping[str, Any]) -> tuple[int, ...]:
+        if self.model.chat_template is None:
+            raise InvalidRequestError("The model has no chat template (it is a base model); use generate().")
+        text = self.model.chat_template.render([dict(m) for m in messages], **template_args)
+        return tuple(self.model.tokenizer.encode(text, add_special=False))
+
+    def _run(self, prompts: list[tuple[int, ...]], params: SamplingParams) -> list[GenerationResult]:
+        results: dict[str, GenerationResult] = {}
+        try:
+            for ids in prompts:
+                request = Request(request_id=f"run-{next(self._ids)}", prompt_token_ids=ids, sampling=params)
+                outputs = [
+                    CompletionResult(index=i, logprobs=[] if params.logprobs is not None else None)
+                    for i in range(params.n)
+                ]
+                self._core.add(request)
+                results[request.request_id] = GenerationResult(prompt_token_ids=ids, outputs=outputs)
+            while self._core.has_work():
+                for output in self._core.step():
+                    _collect(results[output.request_id], output)
+        except BaseException:
+            for request_id in results:
+                self._core.abort(request_id)
+            raise
+        return list(results.values())
+
+
+def _collect(result: GenerationResult, output: RequestOutput) -> None:
+    completion = result.outputs[output.index]
+    completion.text += output.text
+    completion.token_ids.extend(output.token_ids)
+    if completion.logprobs is not None and output.logprobs is not None:
+        completion.logprobs.extend(output.logprobs)
+    completion.finish_reason = output.finish_reason
+    completion.stop_reason = output.stop_reason
+    result.cached_tokens = output.cached_tokens

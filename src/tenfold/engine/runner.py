@@ -1,0 +1,82 @@
+"""The runner: the only place between the scheduler's ids and the kernels' arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Items
+from itertools import chain
+
+import numpy as np
+import numpy.typing as npt
+
+from tenfold import _native
+from tenfold.core.plan import ScheduledChunk, StepPlan
+from tenfold.core.request import TokenLogprobs
+from tenfold.sampling.batch import SamplingRow, sampling_arrays
+
+_Table = tuple[tuple[int, ...], npt.NDArray[np.int32]]
+
+
+class Runner:
+    """Runs StepPlans on a native program.
+
+    Args:
+        native: a finished native program.
+    """
+
+    def __init__(self, native: _native.Program) -> None:
+        self.native = native
+        self._tables: dict[int, _Table] = {}
+
+    def execute(self, plan: StepPlan, rows: Items[SamplingRow]) -> list[TokenLogprobs]:
+        """Compute a step and sample one token for each chunk with `sample` set, in the plan's order.
+
+        Args:
+            plan: what to compute; at least one chunk.
+            rows: how to sample, one for each sampling chunk.
+
+        Returns:
+            The sampled tokens; a token id of -1 means that no token had a finite logit. `logprob` and `top` are filled
+            where the row asked for log probabilities.
+        """
+        arrays = self._arrays(plan.chunks)
+        tokens, logprobs, tops = self.native.step(*arrays, sampling_arrays(rows))
+        return [
+            TokenLogprobs(token, logprob, tuple(top) if top is not None else ())
+            for token, logprob, top in zip(tokens, logprobs, tops, strict=True)
+        ]
+
+    def logits(self, plan: StepPlan, rows: Items[int]) -> npt.NDArray[np.float32]:
+        """Compute a step and return raw float32 logits (len(rows), vocab) of the step's rows with these numbers."""
+        arrays = self._arrays(plan.chunks)
+        return self.native.step_logits(*arrays[:-1], np.asarray(rows, dtype=np.int32))
+
+    def _arrays(
+        self, chunks: Items[ScheduledChunk]
+    ) -> tuple[
+        npt.NDArray[np.int32],
+        npt.NDArray[np.int32],
+        npt.NDArray[np.int32],
+        npt.NDArray[np.int32],
+        npt.NDArray[np.int64],
+        npt.NDArray[np.int32],
+    ]:
+        counts = np.fromiter((len(c.token_ids) for c in chunks), dtype=np.int32, count=len(chunks))
+        tokens = np.fromiter(
+            chain.from_iterable(c.token_ids for c in chunks), dtype=np.int32, count=int(counts.sum())
+        )
+        starts = np.fromiter((c.start for c in chunks), dtype=np.int32, count=len(chunks))
+        tables = [self._table(chunk) for chunk in chunks]
+        self._tables = {c.seq_id: t for c, t in zip(chunks, tables, strict=True)}
+        offsets = np.zeros(len(chunks) + 1, dtype=np.int64)
+        np.cumsum([len(blocks) for blocks, _ in tables], out=offsets[1:])
+        blocks = np.concatenate([table for _, table in tables])
+        ends = np.cumsum(counts, dtype=np.int32)
+        last_rows = ends[[c.sample for c in chunks]] - np.int32(1)
+        return tokens, counts, starts, blocks, offsets, last_rows
+
+    def _table(self, chunk: ScheduledChunk) -> _Table:
+        # The scheduler hands out the same tuple until a sequence's blocks change, so identity is enough.
+        known = self._tables.get(chunk.seq_id)
+        if known is not None and known[0] is chunk.block_ids:
+            return known
+        return chunk.block_ids, np.asarray(chunk.block_ids, dtype=np.int32)
