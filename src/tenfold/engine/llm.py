@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from collections.abc import Sequence as Items
 from itertools import count
@@ -14,7 +17,6 @@ from tenfold.config.engine import EngineSettings
 from tenfold.core.errors import InvalidRequestError
 from tenfold.core.request import FinishReason, Request, RequestOutput, TokenLogprobs
 from tenfold.core.sampling_params import SamplingParams
-from tenfold.engine.async_engine import AsyncEngine
 from tenfold.engine.core import EngineCore
 from tenfold.engine.model import Model, load_model
 
@@ -55,7 +57,9 @@ class LLM:
         self.model: Model = load_model(resolve(model), EngineSettings(**settings))
         self._core = EngineCore(self.model)
         self._ids = count()
-        self._async: AsyncEngine | None = None
+        # Whoever waits for a request steps the engine for everybody; the mail keeps the others' outputs.
+        self._lock = threading.Lock()
+        self._mail: dict[str, deque[RequestOutput]] = {}
 
     def generate(
         self, prompts: str | Items[str] | Items[Items[int]], sampling_params: SamplingParams | None = None
@@ -85,18 +89,18 @@ class LLM:
         self, prompt: str | Items[int] | Items[Mapping[str, Any]], sampling_params: SamplingParams | None = None
     ) -> AsyncIterator[RequestOutput]:
         """Yield a prompt's (or a list of messages') outputs token by token; leaving the loop aborts it."""
-        if self._async is None:
-            self._async = AsyncEngine(self.model)
-            await self._async.start()
         is_chat = not isinstance(prompt, str) and len(prompt) > 0 and isinstance(prompt[0], Mapping)
         ids = self._render(prompt, {}) if is_chat else self._encode(prompt)  # type: ignore[arg-type]
-        request = Request(
-            request_id=f"stream-{next(self._ids)}",
-            prompt_token_ids=ids,
-            sampling=sampling_params or self._defaults(),
-        )
-        async for output in self._async.generate(request):
-            yield output
+        params = sampling_params or self._defaults()
+        request_id = self._add(ids, params)
+        unfinished = params.n
+        try:
+            while unfinished:
+                for output in await asyncio.to_thread(self._pump, request_id):
+                    unfinished -= output.finish_reason is not None
+                    yield output
+        finally:
+            self._forget(request_id)
 
     def _defaults(self) -> SamplingParams:
         known = SamplingParams.__struct_fields__
@@ -117,21 +121,44 @@ class LLM:
         results: dict[str, GenerationResult] = {}
         try:
             for ids in prompts:
-                request = Request(request_id=f"run-{next(self._ids)}", prompt_token_ids=ids, sampling=params)
-                outputs = [
-                    CompletionResult(index=i, logprobs=[] if params.logprobs is not None else None)
-                    for i in range(params.n)
-                ]
-                self._core.add(request)
-                results[request.request_id] = GenerationResult(prompt_token_ids=ids, outputs=outputs)
-            while self._core.has_work():
-                for output in self._core.step():
-                    _collect(results[output.request_id], output)
-        except BaseException:
+                results[self._add(ids, params)] = GenerationResult(
+                    prompt_token_ids=ids,
+                    outputs=[
+                        CompletionResult(index=i, logprobs=[] if params.logprobs is not None else None)
+                        for i in range(params.n)
+                    ],
+                )
+            for request_id, result in results.items():
+                while any(output.finish_reason is None for output in result.outputs):
+                    for output in self._pump(request_id):
+                        _collect(result, output)
+        finally:
             for request_id in results:
-                self._core.abort(request_id)
-            raise
+                self._forget(request_id)
         return list(results.values())
+
+    def _add(self, ids: tuple[int, ...], params: SamplingParams) -> str:
+        request_id = f"request-{next(self._ids)}"
+        with self._lock:
+            self._core.add(Request(request_id=request_id, prompt_token_ids=ids, sampling=params))
+            self._mail[request_id] = deque()
+        return request_id
+
+    def _pump(self, request_id: str) -> list[RequestOutput]:
+        with self._lock:
+            mail = self._mail[request_id]
+            if not mail:
+                for output in self._core.step():
+                    if output.request_id in self._mail:
+                        self._mail[output.request_id].append(output)
+            outputs = list(mail)
+            mail.clear()
+        return outputs
+
+    def _forget(self, request_id: str) -> None:
+        with self._lock:
+            self._mail.pop(request_id, None)
+            self._core.abort(request_id)
 
 
 def _collect(result: GenerationResult, output: RequestOutput) -> None:
