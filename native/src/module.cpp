@@ -13,6 +13,7 @@ void bind_attention(nb::module_& m);
 void bind_rows(nb::module_& m);
 void bind_sampling(nb::module_& m);
 void bind_program(nb::module_& m);
+void bind_ceilings(nb::module_& m);
 }  // namespace tenfold
 
 NB_MODULE(_native, m) {
@@ -27,4 +28,5 @@ NB_MODULE(_native, m) {
   tenfold::bind_rows(m);
   tenfold::bind_sampling(m);
   tenfold::bind_program(m);
+  tenfold::bind_ceilings(m);
 }

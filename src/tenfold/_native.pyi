@@ -10,6 +10,9 @@ Float32 = npt.NDArray[np.float32]
 Columns = Sequence[int]
 
 def supported_isas() -> list[str]: ...
+def measure_ceilings(
+    isa: str, threads: int, seconds: float = 0.2, read_bytes: int = 1 << 30
+) -> dict[str, float]: ...
 
 class Program:
     def __init__(self, isa: str, threads: int) -> None: ...
