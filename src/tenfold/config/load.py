@@ -81,9 +81,13 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
         raise TenfoldError(f"The settings file {path} is not TOML: {problem}.") from None
     for section, values in data.items():
         if section not in _SECTIONS or not isinstance(values, dict):
-            raise TenfoldError(f"The settings file {path} has {section!r}; it may have [engine] and [server].")
+            raise TenfoldError(
+                f"The settings file {path} has {section!r}; it may have [engine] and [server]."
+            )
         unknown = sorted(set(values) - set(_SECTIONS[section].__struct_fields__))
         if unknown:
             known = ", ".join(_SECTIONS[section].__struct_fields__)
-            raise TenfoldError(f"The settings file {path} sets {unknown[0]!r} in [{section}]; known are: {known}.")
+            raise TenfoldError(
+                f"The settings file {path} sets {unknown[0]!r} in [{section}]; known are: {known}."
+            )
     return data

@@ -20,7 +20,9 @@ class Completion:
         room: output tokens that fit the model's context, an upper bound on max_tokens.
     """
 
-    def __init__(self, request: Request, sequence: Sequence, tokenizer: Tokenizer, seed: int, room: int) -> None:
+    def __init__(
+        self, request: Request, sequence: Sequence, tokenizer: Tokenizer, seed: int, room: int
+    ) -> None:
         self.request = request
         self.sequence = sequence
         self.seed = seed
@@ -48,7 +50,9 @@ class Completion:
         stop_reason: str | int | None = None
         text = ""
         if token < 0:
-            return self.end("error", error="The model gave no finite logit; its weights or its input are damaged.")
+            return self.end(
+                "error", error="The model gave no finite logit; its weights or its input are damaged."
+            )
         early = self.count <= self.request.sampling.min_tokens
         if token in self._ends and not early:
             reason = "stop"

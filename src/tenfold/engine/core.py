@@ -29,7 +29,9 @@ class EngineCore:
     def __init__(self, model: Model) -> None:
         settings = model.settings
         self.model = model
-        self.kv = KVManager(model.num_blocks, settings.block_size, enable_prefix_caching=settings.enable_prefix_caching)
+        self.kv = KVManager(
+            model.num_blocks, settings.block_size, enable_prefix_caching=settings.enable_prefix_caching
+        )
         self.scheduler = Scheduler(
             SchedulerConfig(
                 max_num_batched_tokens=settings.max_num_batched_tokens,
@@ -95,7 +97,9 @@ class EngineCore:
             OverloadedError: the waiting queue is full.
         """
         if request.request_id in self._requests:
-            raise InvalidRequestError(f"request id {request.request_id!r} is running already.", param="request_id")
+            raise InvalidRequestError(
+                f"request id {request.request_id!r} is running already.", param="request_id"
+            )
         room = self.check_request(request)
         base = request.sampling.seed
         root = int.from_bytes(os.urandom(8), "little") if base is None else base & (2**64 - 1)
@@ -114,7 +118,9 @@ class EngineCore:
                 self.scheduler.add(sequence)
                 added.append(sequence.seq_id)
                 seed = root if index == 0 else _child_seed(root, index)
-                self._completions[sequence.seq_id] = Completion(request, sequence, self.model.tokenizer, seed, room)
+                self._completions[sequence.seq_id] = Completion(
+                    request, sequence, self.model.tokenizer, seed, room
+                )
         except Exception:
             for seq_id in added:
                 self._drop(seq_id)

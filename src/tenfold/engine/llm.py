@@ -86,7 +86,9 @@ class LLM:
         return self._run(ids, sampling_params or self._defaults())
 
     async def stream(
-        self, prompt: str | Items[int] | Items[Mapping[str, Any]], sampling_params: SamplingParams | None = None
+        self,
+        prompt: str | Items[int] | Items[Mapping[str, Any]],
+        sampling_params: SamplingParams | None = None,
     ) -> AsyncIterator[RequestOutput]:
         """Yield a prompt's (or a list of messages') outputs token by token; leaving the loop aborts it."""
         is_chat = not isinstance(prompt, str) and len(prompt) > 0 and isinstance(prompt[0], Mapping)

@@ -139,7 +139,9 @@ def load_tokenizer(source: TokenizerSource) -> Tokenizer:
         return Tokenizer.from_file(source.tokenizer_json, **common)
     if source.gguf is not None:
         return Tokenizer.from_gguf(source.gguf, cache_dir=cache_home() / "tokenizers", **common)
-    raise TenfoldError("The checkpoint names no tokenizer; a tokenizer.json or GGUF tokenizer metadata is needed.")
+    raise TenfoldError(
+        "The checkpoint names no tokenizer; a tokenizer.json or GGUF tokenizer metadata is needed."
+    )
 
 
 def load_chat_template(source: TokenizerSource) -> ChatTemplate | None:

@@ -64,7 +64,9 @@ class Lowering:
             for name, spec in program.ropes.items()
         }
 
-    def run(self, *, max_tokens: int, max_logit_rows: int, num_blocks: int, block_size: int) -> _native.Program:
+    def run(
+        self, *, max_tokens: int, max_logit_rows: int, num_blocks: int, block_size: int
+    ) -> _native.Program:
         """Lower all ops and allocate buffers and KV cache.
 
         Raises:
@@ -118,7 +120,9 @@ class Lowering:
             try:
                 number = self._native.add_weight(tensor.ggml_type, tensor.data, *spec.shape)
             except ValueError as problem:
-                raise CheckpointError(tensor.file, str(problem), tensor=tensor.name, offset=tensor.offset) from None
+                raise CheckpointError(
+                    tensor.file, str(problem), tensor=tensor.name, offset=tensor.offset
+                ) from None
             self._matrices[spec.tensor] = number
             if self._progress is not None:
                 total = len({w.tensor for w in self._program.weights.values() if len(w.shape) == 2})

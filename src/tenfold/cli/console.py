@@ -1,0 +1,67 @@
+"""Printing: tables and progress for people on stderr or stdout, JSON for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+import typer
+
+
+def fail(sentence: str) -> int:
+    """Print an error sentence on stderr; return the exit code 1."""
+    typer.secho(f"tenfold: {sentence}", err=True, fg=typer.colors.RED)
+    return 1
+
+
+def print_json(data: Any) -> None:
+    """Print data as indented JSON on stdout."""
+    typer.echo(msgspec.json.format(msgspec.json.encode(data), indent=2).decode())
+
+
+def print_table(
+    title: str, columns: list[str], rows: list[list[str]], *, right: tuple[int, ...] = ()
+) -> None:
+    """Print a table on stdout; columns whose numbers are in `right` are right-aligned."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title or None, title_justify="left", header_style="bold")
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="right" if i in right else "left")
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)
+
+
+@contextmanager
+def progress_bar(label: str, *, unit_bytes: bool = False) -> Iterator[Callable[[int, int], None]]:
+    """Show a progress bar on stderr while the block runs; call the yielded function with (done, total)."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
+    amount = DownloadColumn() if unit_bytes else MofNCompleteColumn()
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        amount,
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task(label, total=None)
+
+        def update(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total or None)
+
+        yield update
