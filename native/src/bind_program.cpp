@@ -65,6 +65,7 @@ nb::tuple step(NativeProgram& program, const Array<int32_t>& tokens, const Array
                const Array<int32_t>& logit_rows, const SamplingArrays& sampling) {
   const StepInput input = step_input(tokens, counts, starts, blocks, offsets, logit_rows);
   const int rows = input.num_logit_rows;
+  sampling.check_vocab(program.vocab());
   if (sampling.count != rows) throw std::invalid_argument("sampling rows and logits rows do not agree.");
   std::vector<SampleParams> params;
   for (int i = 0; i < rows; ++i) params.push_back(row(sampling, i));

@@ -103,29 +103,24 @@ class EngineCore:
         room = self.check_request(request)
         base = request.sampling.seed
         root = int.from_bytes(os.urandom(8), "little") if base is None else base & (2**64 - 1)
-        added: list[int] = []
-        try:
-            for index in range(request.sampling.n):
-                sequence = Sequence(
-                    seq_id=next(self._seq_ids),
-                    request_id=request.request_id,
-                    index=index,
-                    prompt_ids=request.prompt_token_ids,
-                    sampling=request.sampling,
-                    priority=request.priority,
-                    salt=request.cache_salt,
-                )
-                self.scheduler.add(sequence)
-                added.append(sequence.seq_id)
-                seed = root if index == 0 else _child_seed(root, index)
-                self._completions[sequence.seq_id] = Completion(
-                    request, sequence, self.model.tokenizer, seed, room
-                )
-        except Exception:
-            for seq_id in added:
-                self._drop(seq_id)
-            raise
-        self._requests[request.request_id] = set(added)
+        sequences = [
+            Sequence(
+                seq_id=next(self._seq_ids),
+                request_id=request.request_id,
+                index=index,
+                prompt_ids=request.prompt_token_ids,
+                sampling=request.sampling,
+                priority=request.priority,
+                salt=request.cache_salt,
+            )
+            for index in range(request.sampling.n)
+        ]
+        self.scheduler.add_all(sequences)
+        for sequence in sequences:
+            seed = root if sequence.index == 0 else _child_seed(root, sequence.index)
+            completion = Completion(request, sequence, self.model.tokenizer, seed, room)
+            self._completions[sequence.seq_id] = completion
+        self._requests[request.request_id] = {sequence.seq_id for sequence in sequences}
         self._prompt_tokens += len(request.prompt_token_ids)
 
     def abort(self, request_id: str) -> list[RequestOutput]:

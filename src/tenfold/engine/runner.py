@@ -11,7 +11,7 @@ import numpy.typing as npt
 from tenfold import _native
 from tenfold.core.plan import ScheduledChunk, StepPlan
 from tenfold.core.request import TokenLogprobs
-from tenfold.sampling.batch import SamplingRow, sampling_arrays
+from tenfold.sampling.batch import SamplingRow, sampling_batch
 
 _Table = tuple[tuple[int, ...], npt.NDArray[np.int32]]
 
@@ -39,7 +39,8 @@ class Runner:
             where the row asked for log probabilities.
         """
         arrays = self._arrays(plan.chunks)
-        tokens, logprobs, tops = self.native.step(*arrays, sampling_arrays(rows))
+        sampling = _native.SamplingArrays(*sampling_batch(rows).arguments())
+        tokens, logprobs, tops = self.native.step(*arrays, sampling)
         return [
             TokenLogprobs(token, logprob, tuple(top) if top is not None else ())
             for token, logprob, top in zip(tokens, logprobs, tops, strict=True)
