@@ -26,13 +26,13 @@ def resolve_model(model: str | None) -> Path:
 
     bar: list[Any] = []
 
-    def update(done: int, total: int) -> None:
+    def update(state: Any) -> None:
         # The bar appears with the first bytes: a model that is here already shows nothing.
         if not bar:
             context = _shown(f"Pulling {model or 'the default model'}", unit_bytes=True)
             bar.extend((context, context.__enter__()))
         if bar[1] is not None:
-            bar[1](done, total)
+            bar[1](state.done, state.total or 0)
 
     try:
         return resolve(model, progress=update)

@@ -17,7 +17,9 @@ class CheckpointError(TenfoldError):
         offset: byte offset in the file, if known.
     """
 
-    def __init__(self, file: object, problem: str, *, tensor: str | None = None, offset: int | None = None) -> None:
+    def __init__(
+        self, file: object, problem: str, *, tensor: str | None = None, offset: int | None = None
+    ) -> None:
         where = f"{file}"
         if tensor is not None:
             where += f", tensor {tensor!r}"

@@ -74,7 +74,8 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
         _in_range("min_tokens", self.min_tokens, 0, 2**31 - 1)
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             raise InvalidRequestError(
-                f"min_tokens is {self.min_tokens}, above max_tokens, {self.max_tokens}; lower it.", param="min_tokens"
+                f"min_tokens is {self.min_tokens}, above max_tokens, {self.max_tokens}; lower it.",
+                param="min_tokens",
             )
         if self.logprobs is not None:
             _in_range("logprobs", self.logprobs, 0, MAX_LOGPROBS)
@@ -102,4 +103,6 @@ def _in_range(name: str, value: float, low: float, high: float, *, open_low: boo
 def _token_in_vocab(name: str, token_id: int, vocab_size: int | None) -> None:
     if token_id < 0 or (vocab_size is not None and token_id >= vocab_size):
         limit = "" if vocab_size is None else f" and below the vocabulary's size, {vocab_size}"
-        raise InvalidRequestError(f"{name} names token {token_id}; ids must be at least 0{limit}.", param=name)
+        raise InvalidRequestError(
+            f"{name} names token {token_id}; ids must be at least 0{limit}.", param=name
+        )

@@ -19,6 +19,7 @@ from tenfold.core.request import FinishReason, Request, RequestOutput, TokenLogp
 from tenfold.core.sampling_params import SamplingParams
 from tenfold.engine.core import EngineCore
 from tenfold.engine.model import Model, load_model
+from tenfold.text.chat_prompt import ChatPromptEncoder
 
 
 class CompletionResult(msgspec.Struct, kw_only=True):
@@ -116,8 +117,8 @@ class LLM:
     def _render(self, messages: Any, template_args: Mapping[str, Any]) -> tuple[int, ...]:
         if self.model.chat_template is None:
             raise InvalidRequestError("The model has no chat template (it is a base model); use generate().")
-        text = self.model.chat_template.render([dict(m) for m in messages], **template_args)
-        return tuple(self.model.tokenizer.encode(text, add_special=False))
+        encoder = ChatPromptEncoder(self.model.tokenizer, self.model.chat_template)
+        return tuple(encoder.encode([dict(m) for m in messages], **template_args))
 
     def _run(self, prompts: list[tuple[int, ...]], params: SamplingParams) -> list[GenerationResult]:
         results: dict[str, GenerationResult] = {}

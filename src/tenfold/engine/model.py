@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from tenfold.checkpoints.catalog import cache_home
+from tenfold.checkpoints.cache import cache_folder
 from tenfold.checkpoints.checkpoint import Checkpoint, Tensor, TokenizerSource
 from tenfold.checkpoints.dequantize import dequantize
 from tenfold.checkpoints.open import open_checkpoint
@@ -134,11 +134,12 @@ def load_tokenizer(source: TokenizerSource) -> Tokenizer:
         "bos_id": source.bos_token_id,
         "eos_ids": source.eos_token_ids,
         "add_bos": source.add_bos,
+        "special": source.special,
     }
     if source.tokenizer_json is not None:
         return Tokenizer.from_file(source.tokenizer_json, **common)
     if source.gguf is not None:
-        return Tokenizer.from_gguf(source.gguf, cache_dir=cache_home() / "tokenizers", **common)
+        return Tokenizer.from_gguf(source.gguf, cache_dir=cache_folder() / "tokenizers", **common)
     raise TenfoldError(
         "The checkpoint names no tokenizer; a tokenizer.json or GGUF tokenizer metadata is needed."
     )
