@@ -1,4 +1,4 @@
-"""Every wrong header is refused with a sentence that names what is wrong and where; right ones read exactly."""
+"""Every wrong header is refused with a sentence that says what and where; right ones read exactly."""
 
 import struct
 import time

@@ -50,7 +50,7 @@ class Fields:
             return default
         if isinstance(value, np.ndarray) and value.size and value.dtype.kind in "iu":
             if bool((value != value[0]).any()):
-                raise self.error(key, "differs between layers, which is not supported")
+                raise self.error(key, "is an array of different values, which is not supported")
             value = int(value[0])
         if isinstance(value, float) and value.is_integer():
             value = int(value)

@@ -40,10 +40,9 @@ def read_strings(
     while (left := count - len(strings)) > 0:
         window = buffer[position : min(end, position + _WINDOW)]
         found, used = _split(window, left)
-        if found:
-            stretch = _SLOW_STRETCH
-        else:
-            # A window costs as much as a few hundred strings: after each failure, try less often.
+        if not found:
+            # A window costs as much as some hundred strings. Trying ever less often keeps hostile files,
+            # which fail again and again, near the cost of the loop.
             found, used = _loop(file, buffer, position, min(left, stretch), what)
             stretch *= 2
         strings += found

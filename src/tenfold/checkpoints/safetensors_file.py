@@ -71,18 +71,18 @@ class SafetensorsFile:
     def _header_length(self) -> int:
         path, size = self.file.path, self.file.size
         start = self.file.buffer[:8]
-        if start[:1] == b"\x80" or start[:4] == b"PK\x03\x04":
-            raise CheckpointError(
-                path,
-                "this is a Python pickle, which can run code when read; only safetensors is supported",
-                offset=0,
-            )
         if size < 8:
             raise CheckpointError(
                 path, f"the file has {size} bytes, too few for a safetensors header", offset=0
             )
         length = int.from_bytes(start, "little")
         if length > min(MAX_HEADER_BYTES, size - 8):
+            if start[:1] == b"\x80" or start[:4] == b"PK\x03\x04":
+                raise CheckpointError(
+                    path,
+                    "this is a Python pickle, which can run code when read; only safetensors is supported",
+                    offset=0,
+                )
             raise CheckpointError(
                 path,
                 f"the header's length is {length}, but the file has {size} bytes and the limit is "
