@@ -42,7 +42,7 @@ def resolve(model: str | None, *, progress: Progress | None = None) -> Path:
         path = Path(model).expanduser()
         if path.is_file():
             return path
-        if path.is_dir():
+        if model and path.is_dir():
             return _model_in(path)
     except (OSError, ValueError, RuntimeError):
         pass  # too long for a path, or with a NUL, or of an unknown user: then it is none
