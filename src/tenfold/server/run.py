@@ -14,12 +14,15 @@ import uvicorn
 from tenfold.config.server import ServerSettings
 from tenfold.core.errors import TenfoldError
 from tenfold.server.app import create_app
+from tenfold.server.connection import Connection
 from tenfold.server.engine import Engine
 from tenfold.server.service import Service
 
 _POLL_S = 0.02
 # After the drain only idle connections are left; they get this long to say goodbye.
 _LINGER_S = 2
+# Longer than clients keep idle connections, so that they close first and never write into a closed one.
+_KEEP_ALIVE_S = 65
 
 
 class Server:
@@ -59,12 +62,13 @@ class Server:
             self._service = app.state.service
             config = uvicorn.Config(
                 app,
-                http="httptools",
+                http=Connection,
                 lifespan="off",
                 ws="none",
                 log_config=None,
                 access_log=False,
                 server_header=False,
+                timeout_keep_alive=_KEEP_ALIVE_S,
                 timeout_graceful_shutdown=_LINGER_S,
             )
             self._uvicorn = _Uvicorn(config, ready=lambda: self._ready(address), signalled=self.stop)
