@@ -177,6 +177,7 @@ class Traffic(RuleBasedStateMachine):
         self.note(plan)
         assert bool(plan.chunks) == scheduler.has_work(), f"nothing is planned: {plan.reasons}"
         assert plan.num_tokens <= self.config.max_num_batched_tokens
+        assert not {chunk.seq_id for chunk in plan.chunks} & set(plan.preempted)
         assert len({chunk.seq_id for chunk in plan.chunks}) == len(plan.chunks) <= self.config.max_num_seqs
         running = [seq for seq in before.values() if seq.status is SequenceStatus.RUNNING]
         if running:

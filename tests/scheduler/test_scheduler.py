@@ -193,7 +193,7 @@ def test_siblings_wait_for_the_shared_prompt_and_compute_it_once():
     scheduler.add_all([sequence(seq_id, shared, index=seq_id) for seq_id in range(4)])
     plan = step(scheduler)
     assert shape(plan) == [(0, 0, 16, False)]
-    assert "3 sequences wait for blocks that sequence 0 is computing." in plan.reasons
+    assert "Sequences wait for blocks that sequence 0 is computing: 3." in plan.reasons
     assert shape(step(scheduler)) == [(0, 16, 14, True)]
     plan = step(scheduler)
     assert shape(plan) == [(0, 30, 1, True), (1, 28, 2, True), (2, 28, 2, True), (3, 28, 2, True)]
@@ -366,3 +366,15 @@ def test_what_can_never_fit_is_refused():
     assert caught.value.code == "context_length_exceeded"
     assert scheduler.num_waiting == 0
     scheduler.add(sequence(1, range(63)))
+
+
+def test_a_decode_step_does_no_work_that_grows_with_the_context():
+    scheduler = scheduler_of(max_num_batched_tokens=64)
+    scheduler.add(sequence(1, prompt(1, 16)))
+    step(scheduler)
+    tables, hashed = [], []
+    for _ in range(8):
+        tables.append(step(scheduler).chunks[0].block_ids)
+        hashed.append(len(scheduler.get(1).chain.digests))
+    assert len({id(table) for table in tables}) == 2, "the block table is rebuilt only when a block is added"
+    assert hashed == [4, 4, 4, 5, 5, 5, 5, 6], "a block is hashed once, when it is full"

@@ -249,8 +249,6 @@ class Scheduler:
         held: dict[int, int] = {}
         while position < len(self._waiting):
             seq = self._waiting[position]
-            if draft.preempted and seq.seq_id in draft.preempted:
-                break
             seq.hash_to(seq.num_tokens)
             leader = self._leader(seq)
             if leader is not None:
@@ -263,7 +261,7 @@ class Scheduler:
                 draft.reasons.append(f"Sequence {seq.seq_id} waits, and {others} behind it: {delay}.")
                 break
         for leader, count in held.items():
-            draft.reasons.append(f"{count} sequences wait for blocks that sequence {leader} is computing.")
+            draft.reasons.append(f"Sequences wait for blocks that sequence {leader} is computing: {count}.")
 
     def _leader(self, seq: Sequence) -> int | None:
         """The running sequence whose computation of its next full block a waiting one should wait for."""
@@ -288,21 +286,24 @@ class Scheduler:
 
     def _try_start(self, seq: Sequence, draft: StepDraft) -> str | None:
         """Start a waiting sequence, or say why it must wait."""
-        match = self.kv.match_chain(seq.chain, seq.num_tokens) if seq.chain is not None else Match()
         budget = draft.budget_for(seq)
         if budget < 1:
             return "the step's token budget is spent"
+        no_slot = len(self._running) >= self.config.max_num_seqs
+        slots_taken = f"all {self.config.max_num_seqs} slots are taken"
+        if no_slot and self._running[-1].priority <= seq.priority:
+            return slots_taken
+        match = self.kv.match_chain(seq.chain, seq.num_tokens) if seq.chain is not None else Match()
         rest = seq.num_tokens - match.num_tokens
         if not self.config.enable_chunked_prefill and rest > budget:
             return f"its {rest} tokens must be computed at once and {budget} are left in this step"
         needed = self.kv.blocks_for(seq.num_tokens) - len(match.block_ids)
         beside = self.kv.free_blocks_beside(match)
         choice = admission(needed, beside, len(self._running))
-        no_slot = len(self._running) >= self.config.max_num_seqs
         if no_slot or not choice.value:
             victims = self._victims_for(seq, match, needed, beside)
             if not victims:
-                return f"all {self.config.max_num_seqs} slots are taken" if no_slot else choice.reason
+                return slots_taken if no_slot else choice.reason
             self._put_out(
                 victims, f"sequence {seq.seq_id} has a more important priority, {seq.priority}", draft
             )
