@@ -109,10 +109,12 @@ def write_tiny_gguf(
         shapes["output.weight"] = (vocab, hidden)
     for name, shape in shapes.items():
         storage = Type[(embedding_type or type) if name == "token_embd.weight" else type]
-        gain = 0.5 * hidden**0.5 if name in ("token_embd.weight", "output.weight") else 1.5
+        gain = 1.5
+        if name in ("token_embd.weight", "output.weight"):
+            gain = (0.1 if gemma else 0.5) * hidden**0.5
         _add_matrix(writer, name, storage, rng, shape, gain / shape[1] ** 0.5)
     for name, size in _vectors(architecture, layers, hidden, heads, kv_heads, head_dim).items():
-        centre = 0.0 if name.endswith(".bias") else 1.0
+        centre = 0.0 if name.endswith(".bias") else _norm_centre(name, gemma)
         writer.add_tensor(name, (centre + 0.2 * rng.standard_normal(size)).astype(np.float32))
     if rope_factors:
         writer.add_tensor("rope_freqs.weight", np.linspace(1.0, 8.0, head_dim // 2, dtype=np.float32))
@@ -121,6 +123,13 @@ def write_tiny_gguf(
     writer.write_tensors_to_file()
     writer.close()
     return Path(path)
+
+
+def _norm_centre(name: str, gemma: bool) -> float:
+    """Gemma's embedding is scaled up and tied: without larger norms it drowns the layers."""
+    if not gemma:
+        return 1.0
+    return 5.0 if name == "output_norm.weight" else 3.0 if ".post_" in name else 1.0
 
 
 def _add_tokenizer(writer: gguf.GGUFWriter, architecture: str, vocab: int) -> None:
@@ -267,10 +276,14 @@ def write_tiny_folder(
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if weight.ndim == 2:
-                gain = 0.5 * weight.shape[1] ** 0.5 if "embed_tokens" in name or "lm_head" in name else 1.5
+                gain = 1.5
+                if "embed_tokens" in name or "lm_head" in name:
+                    gain = (0.1 if kind == "Gemma3" else 0.5) * weight.shape[1] ** 0.5
                 weight.normal_(0.0, gain / weight.shape[1] ** 0.5)
             else:
                 weight.add_(0.2 * torch.randn_like(weight))
+                if kind == "Gemma3":  # as in _norm_centre
+                    weight.add_(4.0 if name == "model.norm.weight" else 2.0 if ".post_" in name else 0.0)
     model.to(getattr(torch, dtype)).save_pretrained(path, max_shard_size=max_shard_size)
 
     folder = Path(path)
