@@ -7,18 +7,17 @@ import typer
 from tenfold.cli.options import JsonOption, ModelArgument
 
 
-def inspect(
-    model: ModelArgument = None,
-    ops: bool = typer.Option(False, "--ops", help="Print every op instead of one of each repeated layer."),
-    json: JsonOption = False,
-) -> None:
+def inspect(model: ModelArgument = None, json: JsonOption = False) -> None:
     """Show MODEL's Program: its ops, the bytes of each part, and the KV bytes a token takes. Loads no weights."""
     from tenfold.cli.console import print_json
-    from tenfold.cli.inspecting import describe_model, print_description
     from tenfold.cli.loading import resolve_model
+    from tenfold.engine.model import open_model
+    from tenfold.program.describe import describe, describe_lines
 
-    description = describe_model(resolve_model(model))
+    checkpoint, program = open_model(resolve_model(model))
+    stored = {name: tensor.data.nbytes for name, tensor in checkpoint.tensors.items()}
+    summary = describe(program, stored)
     if json:
-        print_json(description)
+        print_json(summary)
     else:
-        print_description(description, all_ops=ops)
+        typer.echo("\n".join(describe_lines(summary)))

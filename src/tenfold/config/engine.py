@@ -19,6 +19,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
             a third of the memory now available, and at least one full context.
         enable_prefix_caching: reuse KV blocks of equal prefixes.
         max_waiting: requests that may wait; more get 429.
+        chat_template: file with a Jinja chat template to use instead of the model's.
     """
 
     threads: int | None = None
@@ -30,3 +31,4 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     kv_cache_memory_bytes: int | None = None
     enable_prefix_caching: bool = True
     max_waiting: int = 1024
+    chat_template: str | None = None

@@ -97,6 +97,7 @@ def load_model(
         TenfoldError: the settings do not fit the machine or the model.
     """
     settings = settings or EngineSettings()
+    _check_settings(settings)
     checkpoint = open_checkpoint(path)
     program = build_program(checkpoint)
     chosen: list[tuple[str, str, str]] = []
@@ -109,7 +110,7 @@ def load_model(
     num_blocks = _num_blocks(program, settings, max_model_len, chosen)
     tensors = checkpoint.tensors
     native = Lowering(program, lambda name: _Stored(tensors[name]), isa, threads, progress).run(
-        max_tokens=max(settings.max_num_batched_tokens, settings.max_num_seqs),
+        max_tokens=settings.max_num_batched_tokens,
         max_logit_rows=min(MAX_LOGIT_ROWS, settings.max_num_seqs),
         num_blocks=num_blocks,
         block_size=settings.block_size,
@@ -120,7 +121,7 @@ def load_model(
         program=program,
         runner=Runner(native),
         tokenizer=load_tokenizer(checkpoint.tokenizer),
-        chat_template=load_chat_template(checkpoint.tokenizer),
+        chat_template=load_chat_template(checkpoint.tokenizer, settings.chat_template),
         generation_defaults=dict(checkpoint.generation_defaults),
         max_model_len=max_model_len,
         num_blocks=num_blocks,
@@ -145,17 +146,39 @@ def load_tokenizer(source: TokenizerSource) -> Tokenizer:
     )
 
 
-def load_chat_template(source: TokenizerSource) -> ChatTemplate | None:
-    """Build the chat template, or None for a base model."""
-    if not source.chat_template:
-        return None
-    return ChatTemplate(source.chat_template, source.special)
+def load_chat_template(source: TokenizerSource, file: str | None = None) -> ChatTemplate | None:
+    """Build the chat template, from `file` if given; None for a base model.
+
+    Raises:
+        TenfoldError: the file cannot be read, or the template is not valid.
+    """
+    text = source.chat_template
+    if file is not None:
+        try:
+            text = Path(file).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as problem:
+            raise TenfoldError(f"The chat template {file} cannot be read: {problem}.") from None
+    return ChatTemplate(text, source.special) if text else None
 
 
 def open_model(path: Path) -> tuple[Checkpoint, Program]:
     """Open a checkpoint and build its Program without loading weights."""
     checkpoint = open_checkpoint(path)
     return checkpoint, build_program(checkpoint)
+
+
+def _check_settings(settings: EngineSettings) -> None:
+    if settings.block_size < 16 or settings.block_size % 16 != 0:
+        raise TenfoldError(f"block_size is {settings.block_size}; it must be a multiple of 16.")
+    for name in ("max_num_seqs", "max_num_batched_tokens", "max_waiting", "threads", "max_model_len"):
+        value = getattr(settings, name)
+        if value is not None and not 1 <= value <= 2**20:
+            raise TenfoldError(f"{name} is {value}; it must be at least 1 and at most {2**20}.")
+    if settings.max_num_batched_tokens < settings.max_num_seqs:
+        raise TenfoldError(
+            f"max_num_batched_tokens is {settings.max_num_batched_tokens}, below max_num_seqs, "
+            f"{settings.max_num_seqs}: each running sequence may need a token a step. Raise the one or lower the other."
+        )
 
 
 def _max_model_len(program: Program, settings: EngineSettings) -> int:

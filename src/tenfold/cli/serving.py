@@ -1,0 +1,47 @@
+"""What `tenfold serve` does once it knows its settings: load, listen, tell where."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import typer
+
+from tenfold.config.load import Settings
+from tenfold.config.server import ServerSettings
+from tenfold.engine.async_engine import AsyncEngine
+from tenfold.engine.model import Model, load_model
+from tenfold.server.run import run
+
+
+def run_server(model: str | None, path: Path, settings: Settings, started: float) -> None:
+    """Load the model and serve until a stop signal.
+
+    Args:
+        model: what the user typed, the first name that clients may use.
+        path: the model's file or folder.
+        settings: merged settings.
+        started: time.perf_counter() at the start of the command.
+    """
+    loaded = load_model(path, settings.engine)
+    name = model if model and "/" not in model and not model.endswith(".gguf") else None
+    engine = AsyncEngine(loaded, name or loaded.name)
+    run(engine, settings.server, on_ready=lambda address: _banner(loaded, engine, settings.server, address, started))
+
+
+def _banner(model: Model, engine: AsyncEngine, server: ServerSettings, address: str, started: float) -> None:
+    name = server.served_model_names[0] if server.served_model_names else engine.model_name
+    style = {"fg": typer.colors.GREEN, "bold": True}
+    ready = f"Ready in {time.perf_counter() - started:.2f} s"
+    typer.echo(f"{typer.style(ready, **style)}: {model.name}, up to {engine.max_model_len} tokens.")
+    for setting, value, why in model.chosen:
+        typer.secho(f"  {setting}: {value} ({why})", fg=typer.colors.BRIGHT_BLACK)
+    key = " -H 'Authorization: Bearer KEY'" if server.api_keys else ""
+    body = f'{{"model": "{name}", "stream": true, "messages": [{{"role": "user", "content": "Hello!"}}]}}'
+    typer.echo(f"\n  Chat in a browser  {address}/")
+    typer.echo(f"  OpenAI base URL    {address}/v1")
+    typer.echo(f"  Try it             curl -N {address}/v1/chat/completions -H 'Content-Type: application/json'{key} \\")
+    typer.echo(f"                       -d '{body}'")
+    typer.echo("\n  Ctrl-C stops it; running requests finish first.")
+    sys.stdout.flush()
