@@ -8,6 +8,7 @@ from pathlib import Path
 
 import typer
 
+from tenfold.checkpoints.catalog import DEFAULT_MODEL
 from tenfold.config.load import Settings
 from tenfold.config.server import ServerSettings
 from tenfold.engine.async_engine import AsyncEngine
@@ -25,9 +26,19 @@ def run_server(model: str | None, path: Path, settings: Settings, started: float
         started: time.perf_counter() at the start of the command.
     """
     loaded = load_model(path, settings.engine)
-    name = model if model and "/" not in model and not model.endswith(".gguf") else None
-    engine = AsyncEngine(loaded, name or loaded.name)
-    run(engine, settings.server, on_ready=lambda address: _banner(loaded, engine, settings.server, address, started))
+    engine = AsyncEngine(loaded, _client_name(model, path))
+    run(
+        engine,
+        settings.server,
+        on_ready=lambda address: _banner(loaded, engine, settings.server, address, started),
+    )
+
+
+def _client_name(model: str | None, path: Path) -> str:
+    """The name clients give: what the user typed, or of a path its last part without the file type."""
+    if model is None:
+        return DEFAULT_MODEL
+    return path.name.removesuffix(".gguf") if Path(model).exists() else model
 
 
 def _banner(model: Model, engine: AsyncEngine, server: ServerSettings, address: str, started: float) -> None:
@@ -41,7 +52,9 @@ def _banner(model: Model, engine: AsyncEngine, server: ServerSettings, address: 
     body = f'{{"model": "{name}", "stream": true, "messages": [{{"role": "user", "content": "Hello!"}}]}}'
     typer.echo(f"\n  Chat in a browser  {address}/")
     typer.echo(f"  OpenAI base URL    {address}/v1")
-    typer.echo(f"  Try it             curl -N {address}/v1/chat/completions -H 'Content-Type: application/json'{key} \\")
+    typer.echo(
+        f"  Try it             curl -N {address}/v1/chat/completions -H 'Content-Type: application/json'{key} \\"
+    )
     typer.echo(f"                       -d '{body}'")
     typer.echo("\n  Ctrl-C stops it; running requests finish first.")
     sys.stdout.flush()
