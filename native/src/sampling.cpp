@@ -92,16 +92,15 @@ int32_t pick_any(const float* weights, int vocab, const std::vector<double>& blo
   return last;
 }
 
-// Gathers a superset of what top_k and top_p keep: tokens above the highest of some bounds that suffices.
+// Gathers a superset of what top_k, if above 0, or else top_p keeps: what is above the highest bound that suffices.
 void gather_likely(const SampleKernels& kernels, const float* weights, int vocab, int top_k, double mass_needed,
                    Candidates& candidates) {
-  for (float least : {0x1p-7f, 0x1p-13f, 0x1p-20f, FLT_MIN}) {
-    candidates.count = kernels.gather(weights, vocab, least, candidates.ids.data(), candidates.weights.data());
-    if (top_k > 0 && candidates.count < top_k) continue;
-    candidates.sum();
-    if (top_k > 0 || candidates.mass >= mass_needed) return;
+  for (float least : {0x1p-7f, 0x1p-11f, 0x1p-16f}) {
+    const Tally tally = kernels.tally(weights, weights, vocab, least);
+    if (top_k > 0 ? tally.count >= top_k : tally.mass >= mass_needed)
+      return candidates.gather(kernels, weights, vocab, least);
   }
-  candidates.sum();
+  candidates.gather(kernels, weights, vocab, FLT_MIN);
 }
 
 int32_t draw(const SampleKernels& kernels, float* logits, int vocab, float max, const SampleParams& params,
@@ -114,18 +113,14 @@ int32_t draw(const SampleKernels& kernels, float* logits, int vocab, float max, 
   if (!(top_k || top_p || min_p || typical)) return pick_any(logits, vocab, state.block_sums, u * total);
 
   Candidates& candidates = state.candidates;
-  candidates.reserve(vocab);
-  if (min_p || typical) {
-    const float least = std::min(1.f, std::max(params.min_p, FLT_MIN));
-    candidates.count = kernels.gather(logits, vocab, least, candidates.ids.data(), candidates.weights.data());
-    candidates.sum();
-  } else {
+  if (min_p || typical)
+    candidates.gather(kernels, logits, vocab, std::min(1.f, std::max(params.min_p, FLT_MIN)));
+  else
     gather_likely(kernels, logits, vocab, top_k ? params.top_k : 0, double(params.top_p) * total, candidates);
-  }
-  if (typical) candidates.keep_typical(params.typical_p);
-  if (top_k) candidates.keep_top_k(params.top_k);
+  if (typical) candidates.keep_typical(kernels, params.typical_p);
+  if (top_k) candidates.keep_top_k(kernels, params.top_k);
   // Alone, top_p counts the mass that was not gathered too.
-  if (top_p) candidates.keep_top_p(params.top_p, top_k || min_p || typical ? candidates.mass : total);
+  if (top_p) candidates.keep_top_p(kernels, params.top_p, top_k || min_p || typical ? candidates.mass() : total);
   return candidates.pick(u);
 }
 

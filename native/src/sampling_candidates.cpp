@@ -3,100 +3,119 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 namespace tenfold {
 namespace {
 
-// Bits of a float >= 0, which order as the float does.
-uint32_t bits_of(float value) {
+constexpr int64_t kOneBits = 0x3F800000;   // 1.0f
+constexpr int64_t kInfinityBits = 0x7F800000;
+constexpr int kSortAtMost = 256;
+
+// Bits of floats >= 0 order as the floats do, so halving an interval of bits halves an interval of floats.
+int64_t bits_of(float value) {
   uint32_t bits;
   std::memcpy(&bits, &value, sizeof bits);
-  return bits & 0x7FFFFFFFu;
+  return bits;
 }
 
-constexpr uint32_t kOneBits = 0x3F800000u;
+float float_of(int64_t bits) {
+  const uint32_t low = uint32_t(bits);
+  float value;
+  std::memcpy(&value, &low, sizeof value);
+  return value;
+}
 
 }  // namespace
 
-void Candidates::reserve(int vocab) {
-  if (int(ids.size()) >= vocab) return;
-  ids.resize(vocab);
-  weights.resize(vocab);
-  keys_.resize(vocab);
+void Candidates::gather(const SampleKernels& kernels, const float* weights, int vocab, float least) {
+  if (int(ids_.size()) < vocab) {
+    ids_.resize(vocab);
+    weights_.resize(vocab);
+  }
+  count_ = kernels.gather(weights, vocab, least, ids_.data(), weights_.data());
+  mass_ = kernels.tally(weights_.data(), weights_.data(), count_, least).mass;
+  least_ = least;
 }
 
-void Candidates::sum() {
-  mass = 0;
-  for (int i = 0; i < count; ++i) mass += weights[i];
+void Candidates::keep_top_k(const SampleKernels& kernels, int k) {
+  keep(kernels, Order::likeliest, weights_.data(), std::numeric_limits<double>::infinity(), k);
 }
 
-void Candidates::keep_likeliest(double target, int most) {
-  if (target == std::numeric_limits<double>::infinity() && most >= count) return;
-  for (int i = 0; i < count; ++i) keys_[i] = kOneBits - std::min(bits_of(weights[i]), kOneBits);
-  keep(target, most);
+void Candidates::keep_top_p(const SampleKernels& kernels, float top_p, double of_mass) {
+  keep(kernels, Order::likeliest, weights_.data(), double(top_p) * of_mass, count_);
 }
 
-void Candidates::keep_typical(float typical_p) {
+void Candidates::keep_typical(const SampleKernels& kernels, float typical_p) {
+  if (int(logs_.size()) < count_) {
+    logs_.resize(count_);
+    distances_.resize(count_);
+  }
   double weighted_logs = 0;
-  for (int i = 0; i < count; ++i) weighted_logs += double(weights[i]) * std::log(double(weights[i]));
+  for (int i = 0; i < count_; ++i) {
+    logs_[i] = std::log(double(weights_[i]));
+    weighted_logs += double(weights_[i]) * logs_[i];
+  }
   // -log p = log(mass) - log(w); its mean, the entropy, is log(mass) - mean log(w): log(mass) drops out.
-  const double mean_log = weighted_logs / mass;
-  for (int i = 0; i < count; ++i) keys_[i] = bits_of(float(std::fabs(mean_log - std::log(double(weights[i])))));
-  keep(double(typical_p) * mass, count);
+  const double mean_log = weighted_logs / mass_;
+  for (int i = 0; i < count_; ++i) distances_[i] = -float(std::fabs(mean_log - logs_[i]));
+  keep(kernels, Order::most_typical, distances_.data(), double(typical_p) * mass_, count_);
 }
 
-void Candidates::keep(double target, int most) {
-  const int buckets = (1u << 31) >> kShift;
-  bucket_counts_.assign(buckets, 0);
-  bucket_masses_.assign(buckets, 0.0);
-  for (int i = 0; i < count; ++i) {
-    bucket_counts_[keys_[i] >> kShift]++;
-    bucket_masses_[keys_[i] >> kShift] += weights[i];
+// Keeps the fewest tokens of largest key whose weights reach target, and no more than `most`.
+//
+// Halves the interval of keys between too few and enough tokens until few are left in it, and sorts only those.
+void Candidates::keep(const SampleKernels& kernels, Order order, const float* keys, double target, int most) {
+  target = std::max(target, std::numeric_limits<double>::min());
+  const auto bound_of = [order](int64_t rank) {  // falls as rank rises
+    return order == Order::likeliest ? float_of(kOneBits - rank) : -float_of(rank);
+  };
+  const auto enough = [=](const Tally& tally) { return tally.count >= most || tally.mass >= target; };
+  Tally inner{0, 0}, outer{count_, mass_};
+  int64_t low = -1, high = order == Order::likeliest ? kOneBits - bits_of(least_) : kInfinityBits;
+  if (count_ <= 1 || !enough(outer)) return;  // in top_p, rounding may leave the whole just below its share
+  while (high - low > 1 && outer.count - inner.count > kSortAtMost) {
+    const int64_t middle = low + (high - low) / 2;
+    const Tally tally = kernels.tally(keys, weights_.data(), count_, bound_of(middle));
+    (enough(tally) ? high : low) = middle;
+    (enough(tally) ? outer : inner) = tally;
   }
-  int kept = 0;
-  double reached = 0;
-  uint32_t border = 0;
-  for (; border < uint32_t(buckets); ++border) {
-    if (bucket_counts_[border] == 0) continue;
-    if (kept + bucket_counts_[border] >= most || reached + bucket_masses_[border] >= target) break;
-    kept += bucket_counts_[border];
-    reached += bucket_masses_[border];
-  }
-  if (border == uint32_t(buckets)) return;  // rounding left the sum just below the target: all are needed
 
+  const float inside = low < 0 ? std::numeric_limits<float>::infinity() : bound_of(low), outside = bound_of(high);
   border_.clear();
-  for (int i = 0; i < count; ++i)
-    if (keys_[i] >> kShift == border) border_.push_back(i);
-  std::sort(border_.begin(), border_.end(), [this](int32_t a, int32_t b) {
-    return keys_[a] != keys_[b] ? keys_[a] < keys_[b] : a < b;
-  });
-  int32_t last = border_.back();
-  for (int32_t i : border_) {
-    reached += weights[i];
-    if (++kept >= most || reached >= target) {
-      last = i;
-      break;
-    }
+  for (int i = 0; i < count_; ++i)
+    if (keys[i] >= outside && !(keys[i] >= inside)) border_.push_back(i);
+  if (high - low > 1)  // else all keys are equal
+    std::sort(border_.begin(), border_.end(),
+              [keys](int32_t a, int32_t b) { return keys[a] != keys[b] ? keys[a] > keys[b] : a < b; });
+  size_t taken = 0;
+  for (Tally reached = inner; taken < border_.size() && !enough(reached); ++taken) {
+    reached.count++;
+    reached.mass += weights_[border_[taken]];
   }
-  const uint32_t last_key = keys_[last];
+
+  const int32_t last = border_[taken - 1];  // inner is not enough and outer is, so some are taken
+  const float last_key = keys[last];
   int left = 0;
-  for (int i = 0; i < count; ++i) {
-    if (keys_[i] > last_key || (keys_[i] == last_key && i > last)) continue;
-    ids[left] = ids[i];
-    weights[left++] = weights[i];
+  for (int i = 0; i < count_; ++i) {
+    ids_[left] = ids_[i];
+    const float weight = weights_[i];
+    const bool kept = keys[i] > last_key || (keys[i] == last_key && i <= last);
+    weights_[left] = weight;
+    left += kept;
   }
-  count = left;
-  sum();
+  count_ = left;
+  mass_ = kernels.tally(weights_.data(), weights_.data(), count_, 0.f).mass;
 }
 
 int32_t Candidates::pick(double uniform) const {
-  const double target = uniform * mass;
+  const double target = uniform * mass_;
   double reached = 0;
-  for (int i = 0; i + 1 < count; ++i) {
-    reached += weights[i];
-    if (reached > target) return ids[i];
+  for (int i = 0; i + 1 < count_; ++i) {
+    reached += weights_[i];
+    if (reached > target) return ids_[i];
   }
-  return ids[count - 1];
+  return ids_[count_ - 1];
 }
 
 }  // namespace tenfold

@@ -1,35 +1,39 @@
 // The tokens a row may still pick, and the filters that narrow them.
 #pragma once
 #include <cstdint>
-#include <limits>
 #include <vector>
+
+#include "sampling_kernels.hpp"
 
 namespace tenfold {
 
 // Tokens in increasing order of id with unnormalized probabilities in (0, 1].
 class Candidates {
  public:
-  std::vector<int32_t> ids;      // only the first `count` hold
-  std::vector<float> weights;    // likewise
-  int count = 0;
-  double mass = 0;               // sum of the weights, in order of id
+  int count() const { return count_; }
+  double mass() const { return mass_; }
 
-  void reserve(int vocab);
-  void sum();                                        // sets mass
-  void keep_typical(float typical_p);
-  void keep_top_k(int k) { keep_likeliest(std::numeric_limits<double>::infinity(), k); }
-  void keep_top_p(float top_p, double of_mass) { keep_likeliest(double(top_p) * of_mass, count); }
-  int32_t pick(double uniform) const;                // the token at this share of the mass; count > 0
+  // All of `weights` [vocab] that are >= least.
+  void gather(const SampleKernels& kernels, const float* weights, int vocab, float least);
+  // Each keeps at least one token; of equals, lower ids. of_mass is what top_p is a share of.
+  void keep_typical(const SampleKernels& kernels, float typical_p);
+  void keep_top_k(const SampleKernels& kernels, int k);
+  void keep_top_p(const SampleKernels& kernels, float top_p, double of_mass);
+  // The token at this share of the mass; count() > 0.
+  int32_t pick(double uniform) const;
 
  private:
-  void keep_likeliest(double target, int most);
-  // Keeps the fewest tokens of smallest (key, id) whose weights reach target, and no more than `most`.
-  void keep(double target, int most);
+  enum class Order { likeliest, most_typical };  // keys are the weights; or distances from the entropy, negated
+  void keep(const SampleKernels& kernels, Order order, const float* keys, double target, int most);
 
-  static constexpr int kShift = 19;                  // keys are below 2^31
-  std::vector<uint32_t> keys_;                       // one a token
-  std::vector<int32_t> bucket_counts_, border_;
-  std::vector<double> bucket_masses_;
+  int count_ = 0;
+  double mass_ = 0;
+  float least_ = 0;                    // a lower bound of the weights
+  std::vector<int32_t> ids_;           // only the first count_ hold
+  std::vector<float> weights_;         // likewise
+  std::vector<float> distances_;
+  std::vector<double> logs_;
+  std::vector<int32_t> border_;
 };
 
 }  // namespace tenfold

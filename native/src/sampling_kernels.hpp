@@ -12,6 +12,11 @@ struct RowExtent {
   bool abnormal;   // some value is NaN or +inf
 };
 
+struct Tally {
+  int count;
+  double mass;
+};
+
 constexpr int kSumBlock = 512;  // elements behind each entry of block_sums
 
 struct SampleKernels {
@@ -19,6 +24,8 @@ struct SampleKernels {
   // weights[i] = exp((x[i] - max) * factor), exactly 0 where the exponent is below -86. x has no NaN and none above
   // max. weights may be x, or null for the sums alone. block_sums gets ceil(n / kSumBlock) sums.
   void (*exponentials)(const float* x, int n, float max, float factor, float* weights, double* block_sums);
+  // How many keys are >= bound, and the sum of their weights.
+  Tally (*tally)(const float* keys, const float* weights, int n, float bound);
   // Copies values >= least, with their ids, in order; returns how many. ids and values have room for n.
   int (*gather)(const float* x, int n, float least, int32_t* ids, float* values);
   // The first i >= from with x[i] > bound; n if there is none.

@@ -74,6 +74,34 @@ void exponentials(const float* x, int n, float max, float factor, float* weights
   }
 }
 
+Tally tally(const float* keys, const float* weights, int n, float bound) {
+  constexpr int kParts = kSumLanes / kLanes;
+  Doubles lanes[2 * kParts] = {};
+  Ints counts{};
+  int i = 0;
+  for (; i + kSumLanes <= n; i += kSumLanes) {
+    float taken[kSumLanes];
+    for (int j = 0; j < kSumLanes; j += kLanes) {
+      const Ints in = load<Floats>(keys + i + j) >= bound;
+      store(taken + j, in ? load<Floats>(weights + i + j) : Floats{});
+      counts -= in;
+    }
+    for (int j = 0; j < 2 * kParts; ++j)
+      lanes[j] += __builtin_convertvector(load<HalfFloats>(taken + j * (kLanes / 2)), Doubles);
+  }
+  double sums[kSumLanes];
+  __builtin_memcpy(sums, lanes, sizeof sums);
+  Tally found{0, 0};
+  for (int j = 0; j < kLanes; ++j) found.count += counts[j];
+  for (int j = 0; i < n; ++i, ++j) {
+    if (!(keys[i] >= bound)) continue;
+    sums[j] += weights[i];
+    found.count++;
+  }
+  for (double lane : sums) found.mass += lane;
+  return found;
+}
+
 RowExtent scan(const float* x, int n) {
   RowExtent found{-__builtin_inff(), -1, false};
   for (int start = 0; start < n; start += kScanBlock) {
