@@ -263,3 +263,40 @@ def test_logits_stay_and_empty_inputs_work() -> None:
         (0, 0),
     ]
     assert native("generic", np.zeros((1, 0), np.float32), sampling_batch(rows_of(1)))[0].tolist() == [-1]
+
+
+def test_hostile_numbers_give_tokens_in_range_on_every_instruction_set() -> None:
+    rng = np.random.default_rng(5)
+    nan, inf = np.nan, np.inf
+    columns = [
+        [0, 1e-5, 1, 100, -1, nan, inf],  # temperature
+        [1, 0.9, 0, -1, 1e-9, nan],
+        [0, 0.1, 1, 2, nan],
+        [1, 0.9, 0, -1, nan],
+        [1, 1.2, 0, -3, nan],  # repetition penalty
+        [0, 1, -2, inf],
+        [0, 1, -2, nan],
+    ]
+    specials = np.array([nan, inf, -inf, 3e38, -3e38, 0, -0.0, 1e-40], np.float32)
+    for vocab in [*rng.integers(1, 700, 60), 3000]:
+        rows = 16
+        logits = rng.normal(size=(rows, vocab)).astype(np.float32) * 10
+        logits[::2] = np.where(rng.random((rows // 2, vocab)) < 0.3, rng.choice(specials), logits[::2])
+        ids = [rng.integers(0, vocab, rows * 4).astype(np.int32) for _ in range(4)]
+        offsets = np.arange(0, rows * 4 + 1, 4, dtype=np.int64)
+        arrays = _native.SamplingArrays(
+            np.stack([rng.choice(c, rows) for c in columns], 1).astype(np.float32),
+            rng.choice([-1, 0, 1, 5, 600, 2**31 - 1], rows).astype(np.int32),
+            rng.integers(0, 2**63, rows).astype(np.uint64),
+            np.zeros(rows, np.uint64),
+            rng.choice([-5, -1, 0, 3, 10_000], rows).astype(np.int32),
+            *(ids[0], offsets, ids[1], offsets, ids[2], offsets),
+            rng.choice([100, -100, nan, inf], rows * 4).astype(np.float32),
+            *(ids[3], offsets),
+        )
+        results = [_native.sample(isa, logits, arrays) for isa in ISAS]
+        tokens, logprobs = results[0][:2]
+        assert ((tokens >= -1) & (tokens < vocab)).all()
+        assert np.isfinite(logprobs).all()
+        for result in results[1:]:
+            assert [a.tobytes() for a in result] == [a.tobytes() for a in results[0]]
