@@ -22,6 +22,7 @@ class Backend:
         space_prefix: a space is put in front of a text, and taken away when the text is decoded.
         vocab_size: one more than the largest id.
         piece: the vocabulary's text for an id, None for an id that has none.
+        mark_is_space: U+2581 in a text is taken for the space it stands for, as SentencePiece itself does.
     """
 
     tokenizer: tokenizers.Tokenizer
@@ -31,6 +32,7 @@ class Backend:
     space_prefix: bool
     vocab_size: int
     piece: Callable[[int], str | None]
+    mark_is_space: bool = False
 
 
 def without_special(full: tokenizers.Tokenizer) -> tokenizers.Tokenizer:

@@ -196,4 +196,5 @@ def _backend(
         space_prefix=space_prefix,
         vocab_size=len(pieces),
         piece=pieces.__getitem__,
+        mark_is_space=codec is TokenCodec.SENTENCEPIECE,
     )

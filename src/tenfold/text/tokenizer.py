@@ -13,7 +13,7 @@ from tenfold.core.errors import InvalidRequestError
 from tenfold.text.backend import Backend, without_special
 from tenfold.text.gguf_tokenizer import build_gguf_tokenizer
 from tenfold.text.json_tokenizer import build_json_tokenizer
-from tenfold.text.token_codec import literal_bytes, piece_bytes
+from tenfold.text.token_codec import SPACE_MARK, literal_bytes, piece_bytes
 
 SECTION_CHARS = 1 << 16
 """Texts longer than this many characters are encoded in sections, so that a too long one is refused early."""
@@ -130,6 +130,8 @@ class Tokenizer:
         only where 65,536 more characters have no such place, a word is cut.
         """
         _refuse_surrogates(text)
+        if self._backend.mark_is_space:
+            text = text.replace(SPACE_MARK, " ")
         tokenizer = self._full if parse_special else self._without_special()
         ids = [self.bos_id] if add_special and self.add_bos and self.bos_id is not None else []
         for section in self._split(text):
