@@ -47,7 +47,7 @@ def sentencepiece_metadata(*, space_prefix: bool) -> dict[str, Any]:
         "he",
         "or",
         "▁wor",
-        "ello",
+        "llo",
         "hello",
         "ld",
         "▁world",

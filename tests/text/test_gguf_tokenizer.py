@@ -3,11 +3,11 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 from small_vocabularies import byte_level, byte_level_metadata, sentencepiece, sentencepiece_metadata
 
+from tenfold.checkpoints.gguf import GgufCheckpoint
 from tenfold.core.errors import CheckpointError, UnsupportedModelError
 from tenfold.text.pretokenizers import RULES
 from tenfold.text.tokenizer import Tokenizer
@@ -15,21 +15,20 @@ from tenfold.text.tokenizer import Tokenizer
 GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())
 
 
-def real_metadata(name: str) -> dict[str, Any]:
+def real_tokenizer(name: str) -> Tokenizer:
     folder = os.environ.get("TENFOLD_TEST_MODELS")
     if not folder or not (Path(folder) / name).exists():
         pytest.skip(f"{name} is not in TENFOLD_TEST_MODELS")
-    import gguf
-
-    reader = gguf.GGUFReader(str(Path(folder) / name))
-    return {key: field.contents() for key, field in reader.fields.items() if key.startswith("tokenizer.")}
+    source = GgufCheckpoint(Path(folder) / name).tokenizer
+    assert source.gguf is not None
+    return Tokenizer.from_gguf(source.gguf, bos_id=source.bos_token_id, eos_ids=source.eos_token_ids)
 
 
 @pytest.mark.parametrize("name", sorted(GOLDEN["ids"]))
 def test_real_vocabularies_give_the_golden_ids(name: str) -> None:
     """Ids by llama.cpp's tokenizer, but for two texts: Qwen's composed to NFC, as its own tokenizer does, and
     Gemma's with U+2581 in the text, by SentencePiece."""
-    tokenizer = Tokenizer.from_gguf(real_metadata(name))
+    tokenizer = real_tokenizer(name)
     for text, expected in zip(GOLDEN["texts"], GOLDEN["ids"][name], strict=True):
         assert tokenizer.encode(text, add_special=False) == expected, text
         plain = tokenizer.encode(text, add_special=False, parse_special=False)

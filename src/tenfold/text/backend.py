@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -22,7 +23,8 @@ class Backend:
         space_prefix: a space is put in front of a text, and taken away when the text is decoded.
         vocab_size: one more than the largest id.
         piece: the vocabulary's text for an id, None for an id that has none.
-        mark_is_space: U+2581 in a text is taken for the space it stands for, as SentencePiece itself does.
+        prepare: makes of a text, and of whether special tokens in it count, the text that the library gets;
+            it puts the space in front then. None when the library does all of it.
     """
 
     tokenizer: tokenizers.Tokenizer
@@ -32,7 +34,7 @@ class Backend:
     space_prefix: bool
     vocab_size: int
     piece: Callable[[int], str | None]
-    mark_is_space: bool = False
+    prepare: Callable[[str, bool], str] | None = None
 
 
 def without_special(full: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
@@ -43,11 +45,13 @@ def without_special(full: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
     if full.pre_tokenizer is not None:
         twin.pre_tokenizer = full.pre_tokenizer
     added = full.get_added_tokens_decoder()
-    for _, token in sorted(added.items()):
-        if token.special:
-            twin.add_special_tokens([token])
+    in_order = [added[token_id] for token_id in sorted(added)]
+    # In runs: the library prepares its search anew after every addition.
+    for special, run in itertools.groupby(in_order, key=lambda token: bool(token.special)):
+        if special:
+            twin.add_special_tokens(list(run))
         else:
-            twin.add_tokens([token])
+            twin.add_tokens(list(run))
     if any(twin.token_to_id(token.content) != token_id for token_id, token in added.items()):
         # Ids with gaps cannot be rebuilt in order; a full copy keeps them, at the cost of a second parse.
         twin = tokenizers.Tokenizer.from_str(full.to_str())

@@ -115,7 +115,7 @@ def _byte_level(reader: _Metadata) -> Backend:
     if normalizer is not None:
         tokenizer.normalizer = normalizer
     tokenizer.pre_tokenizer = rule.build()
-    return _backend(reader, tokenizer, reader.tokens, TokenCodec.BYTE_LEVEL, space_prefix=False)
+    return _backend(reader, tokenizer, reader.tokens, TokenCodec.BYTE_LEVEL)
 
 
 def _sentencepiece(reader: _Metadata, cache_dir: Path | None) -> Backend:
@@ -143,11 +143,36 @@ def _sentencepiece(reader: _Metadata, cache_dir: Path | None) -> Backend:
     except Exception as error:  # the library raises bare Exception
         reader.fail("tokenizer.ggml.tokens", f"no merges could be built from the pieces: {error}")
     tokenizer = tokenizers.Tokenizer(model)
-    mark: list[normalizers.Normalizer] = [normalizers.Prepend(SPACE_MARK)] if space_prefix else []
-    tokenizer.normalizer = normalizers.Sequence([*mark, normalizers.Replace(" ", SPACE_MARK)])
+    tokenizer.normalizer = normalizers.Replace(" ", SPACE_MARK)
     if len(splits.glue) <= _MAX_GLUE:
         tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(_word_pattern(splits.glue)), behavior="isolated")
-    return _backend(reader, tokenizer, pieces, TokenCodec.SENTENCEPIECE, space_prefix=space_prefix)
+    names = [
+        piece for piece, kind in zip(pieces, types, strict=True) if kind in (_CONTROL, _UNKNOWN) and piece
+    ]
+    prepare = _SentencePieceText(names if space_prefix else None)
+    return _backend(reader, tokenizer, pieces, TokenCodec.SENTENCEPIECE, prepare=prepare)
+
+
+class _SentencePieceText:
+    """Makes of a text what SentencePiece sees of it.
+
+    names = [pieces[i] for i, kind in enumerate(types) if kind in (_CONTROL, _UNKNOWN) and pieces[i]]
+    the chats such models were trained on, after each special token.
+    """
+
+    def __init__(self, special: list[str] | None) -> None:
+        self.space_prefix = special is not None
+        ordered = sorted(special or (), key=len, reverse=True)
+        self._special = re.compile("(" + "|".join(map(re.escape, ordered)) + ")") if ordered else None
+
+    def __call__(self, text: str, parse_special: bool) -> str:
+        text = text.replace(SPACE_MARK, " ")
+        if not self.space_prefix or not text:
+            return text
+        if self._special is None or not parse_special:
+            return " " + text
+        parts = self._special.split(text)
+        return "".join(part if index % 2 or not part else " " + part for index, part in enumerate(parts))
 
 
 def _word_pattern(glue: str) -> str:
@@ -178,7 +203,7 @@ def _backend(
     pieces: list[str],
     codec: TokenCodec,
     *,
-    space_prefix: bool,
+    prepare: _SentencePieceText | None = None,
 ) -> Backend:
     special = [i for i, kind in enumerate(reader.types) if kind in (_CONTROL, _UNKNOWN)]
     defined = [i for i, kind in enumerate(reader.types) if kind == _USER_DEFINED]
@@ -193,8 +218,8 @@ def _backend(
         codec=codec,
         added={i: pieces[i] for i in (*special, *defined)},
         special=frozenset(special),
-        space_prefix=space_prefix,
+        space_prefix=prepare is not None and prepare.space_prefix,
         vocab_size=len(pieces),
         piece=pieces.__getitem__,
-        mark_is_space=codec is TokenCodec.SENTENCEPIECE,
+        prepare=prepare,
     )

@@ -13,7 +13,7 @@ from tenfold.core.errors import InvalidRequestError
 from tenfold.text.backend import Backend, without_special
 from tenfold.text.gguf_tokenizer import build_gguf_tokenizer
 from tenfold.text.json_tokenizer import build_json_tokenizer
-from tenfold.text.token_codec import SPACE_MARK, literal_bytes, piece_bytes
+from tenfold.text.token_codec import literal_bytes, piece_bytes
 
 SECTION_CHARS = 1 << 16
 """Texts longer than this many characters are encoded in sections, so that a too long one is refused early."""
@@ -130,8 +130,8 @@ class Tokenizer:
         only where 65,536 more characters have no such place, a word is cut.
         """
         _refuse_surrogates(text)
-        if self._backend.mark_is_space:
-            text = text.replace(SPACE_MARK, " ")
+        if self._backend.prepare is not None:
+            text = self._backend.prepare(text, parse_special)
         tokenizer = self._full if parse_special else self._without_special()
         ids = [self.bos_id] if add_special and self.add_bos and self.bos_id is not None else []
         for section in self._split(text):
@@ -209,13 +209,14 @@ class Tokenizer:
         if len(text) <= SECTION_CHARS or not self._sections:
             yield text
             return
+        # The library itself puts a space in front of each section: leave out the one that it begins with.
+        skip = 1 if self.space_prefix and self._backend.prepare is None else 0
         start = 0
         while len(text) - start > 2 * SECTION_CHARS:
             match = _BETWEEN_WORDS.search(text, start + SECTION_CHARS, start + 2 * SECTION_CHARS)
             end = match.end() if match else start + 2 * SECTION_CHARS
             yield text[start:end]
-            # The next section's first space is the one that a SentencePiece model puts in front of it.
-            start = end + (1 if match and self.space_prefix else 0)
+            start = end + (skip if match else 0)
         yield text[start:]
 
 
