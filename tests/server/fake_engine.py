@@ -21,10 +21,20 @@ VOCAB_SIZE = 262
 class FakeTokenizer:
     """Bytes, four special tokens and two words."""
 
+    vocab_size = VOCAB_SIZE
+    special_texts = tuple(_WORDS[token].decode() for token in sorted(_SPECIAL))
+
     def __init__(self) -> None:
         self.encoded_chars = 0
 
-    def encode(self, text: str, add_special: bool = True, parse_special: bool = True) -> list[int]:
+    def encode(
+        self,
+        text: str,
+        *,
+        add_special: bool = True,
+        parse_special: bool = True,
+        max_tokens: int | None = None,
+    ) -> list[int]:
         self.encoded_chars += len(text)
         data = text.encode()
         ids = [BOS] if add_special else []
@@ -38,15 +48,17 @@ class FakeTokenizer:
             else:
                 ids.append(data[at])
                 at += 1
+        if max_tokens is not None and len(ids) > max_tokens:
+            raise InvalidRequestError(
+                f"the text has more than {max_tokens} tokens.", code="context_length_exceeded"
+            )
         return ids
 
-    def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
+    def decode(self, ids: Sequence[int], *, skip_special: bool = True) -> str:
         kept = (token for token in ids if not (skip_special and token in _SPECIAL))
         return b"".join(_WORDS.get(token, b"") or bytes([token]) for token in kept).decode("utf-8", "replace")
 
     def token_bytes(self, token_id: int) -> bytes:
-        if token_id in _SPECIAL:
-            return b""
         return _WORDS.get(token_id) or bytes([token_id])
 
     def token_text(self, token_id: int) -> str:
@@ -135,13 +147,14 @@ class FakeEngine:
 
     async def stop(self) -> None:
         self.stopped = True
+        self.running.clear()  # generate sees that it is gone and says so
 
-    async def drain(self, timeout: float) -> None:
+    async def drain(self, timeout: float) -> bool:
         self.draining = True
         deadline = asyncio.get_running_loop().time() + timeout
         while self.running and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(0.005)
-        self.running.clear()  # generate sees that it is gone and says so
+        return not self.running
 
     def stats(self) -> FakeStats:
         return FakeStats(
@@ -198,7 +211,9 @@ class FakeEngine:
                 if emitted % self._burst == 0:
                     await asyncio.sleep(self._delay)
                 if request.request_id not in self.running:
-                    yield msgspec.structs.replace(output, finish_reason="abort")
+                    yield msgspec.structs.replace(
+                        output, finish_reason="error", error="The server is shutting down."
+                    )
                     return
                 self._generation_tokens += 1
                 yield output

@@ -160,7 +160,9 @@ def test_settings_are_sent(browser):
         done(browser)
         (request,) = server.engine.requests
         assert (request.sampling.temperature, request.sampling.max_tokens) == (0, 2)
-        assert "system\nYou are a pirate." in server.engine.tokenizer.decode(request.prompt_token_ids, False)
+        assert "system\nYou are a pirate." in server.engine.tokenizer.decode(
+            request.prompt_token_ids, skip_special=False
+        )
 
 
 def test_errors_are_sentences_and_keys_are_asked_for(browser):

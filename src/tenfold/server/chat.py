@@ -42,7 +42,7 @@ def routes(service: Service) -> list[Route]:
 
     async def create(http: Request) -> Response:
         timer = service.metrics.begin()
-        job = await service.prepare(lambda body: read_job(service, body), http)
+        job = await service.prepare(lambda body: read_job(service, body), http, template=True)
         return await run(service, http, job, ChatWriter(job, timer, service.token_texts))
 
     return [Route("/v1/chat/completions", service.endpoint(create), methods=["POST"])]

@@ -1,49 +1,14 @@
-"""What the server asks of an engine, its tokenizer and its chat template."""
+"""What the server asks of an engine."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Mapping
+from typing import Protocol
 
 from tenfold.core.request import Request, RequestOutput
 from tenfold.observe.metrics import EngineStats
-
-
-class Tokenizer(Protocol):
-    """Text to token ids and back; safe to call from several threads."""
-
-    def encode(self, text: str, add_special: bool = True, parse_special: bool = True) -> list[int]:
-        """Token ids of `text`.
-
-        Args:
-            text: any text.
-            add_special: put the model's begin token before it, where the model has one.
-            parse_special: read special tokens written in the text as such.
-        """
-
-    def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
-        """The text of `ids`."""
-
-    def token_bytes(self, token_id: int) -> bytes:
-        """The bytes that one token adds to the text; may be part of a character."""
-
-    def token_text(self, token_id: int) -> str:
-        """The token as its vocabulary writes it."""
-
-
-class ChatTemplate(Protocol):
-    """Renders messages into the model's prompt format."""
-
-    def render(
-        self,
-        messages: list[dict[str, Any]],
-        *,
-        tools: list[dict[str, Any]] | None = None,
-        add_generation_prompt: bool = True,
-        continue_final_message: bool = False,
-        **kwargs: Any,
-    ) -> str:
-        """The prompt's text, special tokens included; InvalidRequestError when the template refuses."""
+from tenfold.text.chat_template import ChatTemplate
+from tenfold.text.tokenizer import Tokenizer
 
 
 class Engine(Protocol):
@@ -59,7 +24,7 @@ class Engine(Protocol):
 
     @property
     def vocab_size(self) -> int:
-        """Token ids lie below this."""
+        """Token ids lie below this; it may be more than the tokenizer knows."""
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -82,11 +47,11 @@ class Engine(Protocol):
     async def start(self) -> None:
         """Get ready to take requests."""
 
-    async def drain(self, timeout: float) -> None:
-        """Take no new requests; return when the running ones ended; abort them after `timeout` seconds."""
+    async def drain(self, timeout: float) -> bool:
+        """Take no new requests and wait for the running ones; False when `timeout` seconds pass first."""
 
     async def stop(self) -> None:
-        """Free everything."""
+        """End what still runs, with an error, and free everything; may be called again."""
 
     def stats(self) -> EngineStats:
         """Counters and gauges of this moment."""

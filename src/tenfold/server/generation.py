@@ -110,7 +110,7 @@ async def run(service: Service, http: HttpRequest, job: Job, writer: Writer) -> 
         if job.stream:
             # Errors inside the first batch still decide the status.
             check_batch(batch)
-            return EventStream(outputs, batch, writer.chunks, writer.end)
+            return EventStream(outputs, batch, encode=writer.chunks, end=writer.end, explain=service.explain)
         while batch:
             writer.add(batch)
             batch = await outputs.next()
@@ -127,10 +127,8 @@ def check_batch(batch: Batch) -> None:
         if output.finish_reason == "error":
             raise EngineError(output.error or "The engine failed while it computed this request; try again.")
         if output.finish_reason == "abort":
-            raise OverloadedError(
-                output.error or "The server stopped before this request was done; send it again.",
-                shutting_down=True,
-            )
+            message = output.error or "The engine stopped before this request was done; send it again."
+            raise OverloadedError(message, retry_after=5, shutting_down=True)
 
 
 class Tally:

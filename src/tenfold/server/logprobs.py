@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tenfold.core.request import TokenLogprobs
-from tenfold.server.engine import Tokenizer
 from tenfold.server.replies import ChatLogprobs, ChatTokenLogprob, CompletionLogprobs, TopLogprob
+from tenfold.text.tokenizer import Tokenizer
 
 # JSON has no minus infinity; clients know this number as "never".
 _NEVER = -9999.0
@@ -27,9 +27,9 @@ class TokenTexts:
         """The token's text (a part of a character shows as U+FFFD) and its bytes."""
         known = self._known.get(token_id)
         if known is None:
-            data = self._tokenizer.token_bytes(token_id)
-            if not data:  # special tokens have no text of their own
-                data = self._tokenizer.token_text(token_id).encode("utf-8", "replace")
+            # A model's logits may be padded beyond its vocabulary; those rows mean nothing.
+            padding = token_id >= self._tokenizer.vocab_size
+            data = b"" if padding else self._tokenizer.token_bytes(token_id)
             known = self._known[token_id] = (data.decode("utf-8", "replace"), list(data))
         return known
 

@@ -9,9 +9,13 @@ import msgspec
 from tenfold.core.errors import InvalidRequestError
 from tenfold.server.engine import Engine
 from tenfold.server.protocol import Message
+from tenfold.text.chat_prompt import ChatPromptEncoder
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
-_TEMPLATE_ARGUMENTS = frozenset({"messages", "tools", "add_generation_prompt", "continue_final_message"})
+# Names that mean something to whom we call; a request must not set them as variables of the template.
+_TEMPLATE_ARGUMENTS = frozenset(
+    {"self", "messages", "tools", "add_generation_prompt", "continue_final_message", "seconds", "max_tokens"}
+)
 # Shorter texts are tokenized at once; for longer ones it pays to look first whether they can fit at all.
 _LONG_TEXT = 20_000
 
@@ -25,13 +29,19 @@ class Prompts:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        template = engine.chat_template
+        self._chats = None if template is None else ChatPromptEncoder(engine.tokenizer, template)
         self._longest_token: int | None = None
 
     def from_text(self, text: str, *, param: str, add_special: bool = True) -> tuple[int, ...]:
         """Token ids of `text`. Raises InvalidRequestError when it cannot fit the model."""
         if len(text) > _LONG_TEXT:
             self._refuse_hopeless(text, param)
-        ids = self._engine.tokenizer.encode(text, add_special=add_special)
+        limit = self._engine.max_model_len
+        try:
+            ids = self._engine.tokenizer.encode(text, add_special=add_special, max_tokens=limit)
+        except InvalidRequestError as error:
+            raise InvalidRequestError(f"{param}: {error}", param=param, code=error.code) from None
         return self._checked_length(ids, param)
 
     def from_ids(self, ids: list[int], *, param: str) -> tuple[int, ...]:
@@ -58,49 +68,42 @@ class Prompts:
         add_generation_prompt: bool = True,
         continue_final_message: bool = False,
         template_kwargs: dict[str, Any] | None = None,
+        unlimited: bool = False,
     ) -> tuple[int, ...]:
-        """Token ids of a chat, rendered by the model's template."""
-        text = self.render(
-            messages,
-            tools=tools,
-            add_generation_prompt=add_generation_prompt,
-            continue_final_message=continue_final_message,
-            template_kwargs=template_kwargs,
-        )
-        # The template writes the begin token itself.
-        return self.from_text(text, param="messages", add_special=False)
+        """Token ids of a chat, by the model's template.
 
-    def render(
-        self,
-        messages: list[Message],
-        *,
-        tools: list[dict[str, Any]] | None,
-        add_generation_prompt: bool,
-        continue_final_message: bool,
-        template_kwargs: dict[str, Any] | None,
-    ) -> str:
-        """The chat as the model's template writes it."""
-        template = self._engine.chat_template
-        if template is None:
+        Args:
+            messages: the chat.
+            tools: function descriptions for the template.
+            add_generation_prompt: end with the opening of the assistant's turn.
+            continue_final_message: end inside the last message.
+            template_kwargs: more variables for the template.
+            unlimited: take chats that are longer than the model's context.
+
+        Raises:
+            InvalidRequestError: naming the message at fault, or because the chat cannot fit.
+        """
+        if self._chats is None:
             raise InvalidRequestError(
-                f"{self._engine.model_name} has no chat template; use /v1/completions.", param="messages"
+                f"{self._engine.model_name} has no chat template for messages; use /v1/completions.",
+                param="messages",
             )
         if not messages:
             raise InvalidRequestError("messages is empty; give at least one message.", param="messages")
         extra = template_kwargs or {}
         if taken := sorted(_TEMPLATE_ARGUMENTS & extra.keys()):
             raise InvalidRequestError(
-                f"chat_template_kwargs has {taken[0]}; give it as a field of the request.",
+                f"chat_template_kwargs has {taken[0]}, which is no variable of templates; leave it out.",
                 param=f"chat_template_kwargs.{taken[0]}",
             )
         plain = [_plain_message(message, f"messages[{number}]") for number, message in enumerate(messages)]
-        total = sum(len(message["content"]) for message in plain)
-        if total > _LONG_TEXT:
+        if not unlimited and sum(len(message["content"]) for message in plain) > _LONG_TEXT:
             self._refuse_hopeless("".join(message["content"] for message in plain), "messages")
         try:
-            return template.render(
+            ids = self._chats.encode(
                 plain,
                 tools=tools,
+                max_tokens=None if unlimited else self._engine.max_model_len,
                 add_generation_prompt=add_generation_prompt and not continue_final_message,
                 continue_final_message=continue_final_message,
                 **extra,
@@ -109,6 +112,7 @@ class Prompts:
             raise InvalidRequestError(
                 "messages or tools are nested too deeply; flatten them.", param="messages"
             ) from None
+        return tuple(ids) if unlimited else self._checked_length(ids, "messages")
 
     def _refuse_hopeless(self, text: str, param: str) -> None:
         """Refuse text so long that even the longest tokens could not fit it into the model."""

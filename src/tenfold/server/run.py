@@ -107,7 +107,9 @@ class Server:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
         try:
-            await self._engine.drain(timeout)
+            if not await self._engine.drain(timeout):
+                # Ends what still runs, so that its clients are told instead of cut off.
+                await self._engine.stop()
             # Done by the engine is not yet read by the client.
             while service.in_flight and loop.time() < deadline + _LINGER_S:
                 await asyncio.sleep(_POLL_S)

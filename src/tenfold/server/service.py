@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tenfold.config.server import ServerSettings
-from tenfold.core.errors import OverloadedError
+from tenfold.core.errors import EngineError, OverloadedError
 from tenfold.observe.metrics import Metrics
 from tenfold.server.engine import Engine
 from tenfold.server.errors import ApiError, ClientGoneError, api_error, error_response
@@ -59,19 +59,32 @@ class Service:
             except ClientGoneError:
                 return Response(status_code=_CLIENT_CLOSED)
             except Exception as error:
-                return self.refuse(api_error(error))
+                return self.refuse(self.explain(error))
 
         return answer
+
+    def explain(self, error: BaseException) -> ApiError:
+        """Any error as what the client is told."""
+        if self.draining and isinstance(error, EngineError):
+            # What the engine ends at a shutdown did not fail: it can be asked again elsewhere.
+            error = OverloadedError(str(error), retry_after=5, shutting_down=True)
+        return api_error(error)
 
     def refuse(self, error: ApiError) -> Response:
         """The reply for an error, counted in the metrics."""
         self.metrics.errors[error.status] += 1
         return error_response(error)
 
-    async def prepare(self, read: Callable[[bytes], T], request: Request) -> T:
-        """Read the request's body and turn it into a job by `read`, in a thread when the body is long."""
+    async def prepare(self, read: Callable[[bytes], T], request: Request, *, template: bool = False) -> T:
+        """Read the request's body and turn it into a job by `read`.
+
+        Args:
+            read: decodes, checks and tokenizes; runs in a thread when that may take long.
+            request: whose body.
+            template: `read` renders a template, which may loop until its time is up, however short the body.
+        """
         async with self.bodies.body(request) as body:
-            if len(body) <= _SHORT_BODY:
+            if len(body) <= _SHORT_BODY and not template:
                 return read(body)
             self.check_queue()
             return await asyncio.get_running_loop().run_in_executor(self._threads, read, body)

@@ -9,7 +9,7 @@ from starlette.background import BackgroundTask
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from tenfold.server.errors import ClientGoneError, ErrorReply, api_error, error_info
+from tenfold.server.errors import ApiError, ClientGoneError, ErrorReply, error_info
 from tenfold.server.fanin import Batch, FanIn
 
 DONE = b"data: [DONE]\n\n"
@@ -28,10 +28,17 @@ class EventStream(Response):
         first: the batch already read (it decided that the status is 200).
         encode: a batch as complete events.
         end: the last events, asked for after the last batch; DONE follows them.
+        explain: an error as what the client is told.
     """
 
     def __init__(
-        self, outputs: FanIn, first: Batch, encode: Callable[[Batch], bytes], end: Callable[[], bytes]
+        self,
+        outputs: FanIn,
+        first: Batch,
+        *,
+        encode: Callable[[Batch], bytes],
+        end: Callable[[], bytes],
+        explain: Callable[[BaseException], ApiError],
     ) -> None:
         self.status_code = 200
         self.raw_headers = list(_HEADERS)
@@ -40,6 +47,7 @@ class EventStream(Response):
         self._first = first
         self._encode = encode
         self._end = end
+        self._explain = explain
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Write the reply."""
@@ -54,7 +62,7 @@ class EventStream(Response):
         except (ClientGoneError, OSError):
             return
         except Exception as error:
-            body = event(msgspec.json.encode(ErrorReply(error_info(api_error(error))))) + DONE
+            body = event(msgspec.json.encode(ErrorReply(error_info(self._explain(error))))) + DONE
             await send({"type": "http.response.body", "body": body, "more_body": False})
         finally:
             await self._outputs.close()

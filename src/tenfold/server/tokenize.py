@@ -21,7 +21,9 @@ def routes(service: Service) -> list[Route]:
     """The two routes; they need no place in the engine."""
 
     async def tokenize(http: Request) -> Response:
-        return json_response(await service.prepare(lambda body: _tokenize(service, body), http))
+        return json_response(
+            await service.prepare(lambda body: _tokenize(service, body), http, template=True)
+        )
 
     async def detokenize(http: Request) -> Response:
         return json_response(await service.prepare(lambda body: _detokenize(service, body), http))
@@ -42,14 +44,15 @@ def _tokenize(service: Service, body: bytes) -> TokenizeReply:
         tokens = tokenizer.encode(request.prompt, add_special=request.add_special_tokens is not False)
     else:
         assert request.messages is not None
-        text = service.prompts.render(
+        ids = service.prompts.from_messages(
             request.messages,
             tools=request.tools,
             add_generation_prompt=request.add_generation_prompt is not False,
             continue_final_message=bool(request.continue_final_message),
             template_kwargs=request.chat_template_kwargs,
+            unlimited=True,
         )
-        tokens = tokenizer.encode(text, add_special=bool(request.add_special_tokens))
+        tokens = list(ids)
     texts = [tokenizer.token_text(token) for token in tokens] if request.return_token_strs else None
     return TokenizeReply(
         count=len(tokens), max_model_len=service.engine.max_model_len, tokens=tokens, token_strs=texts
