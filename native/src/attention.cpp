@@ -48,17 +48,18 @@ size_t partial_floats(int queries, int head_dim) {
   return aligned((static_cast<size_t>(queries) * (head_dim + 2)) * sizeof(float)) / sizeof(float);
 }
 
-// One unit of work. If `apart`, each of its splits is a task; who ends the last of them merges.
+// One unit of work. If computed apart, its splits are shared out among tasks; who ends the last of them merges.
 struct Job {
   AttentionUnit unit;
   int split, splits;     // splits [split, split + splits) hold all that the unit's queries see
   bool writes;           // writes its rows of K and V first
   int apart;             // its number among jobs computed apart, or kNone
-  size_t partials;       // then: where its partials begin
+  size_t partials;       // then: where its partials begin,
+  int tasks;             // and how many tasks share it
   int queries() const { return unit.rows * unit.heads; }
 };
 
-struct Task { int job, split; };  // split kNone: all of them
+struct Task { int job, split, end; };  // splits [split, end) of a job
 struct Write { int sequence, begin, end; };
 
 void check(const AttentionCall& call) {
@@ -93,7 +94,7 @@ struct AttentionScratch::State {
   size_t per_thread = 0;
   Buffer<char> workspaces;
   Buffer<float> partial_memory;
-  Buffer<std::atomic<int>> left;  // splits to go, by apart number
+  Buffer<std::atomic<int>> left;  // tasks to go, by apart number
 
   void plan(const AttentionCall& call, int threads);
   void run(const AttentionCall& call, const AttentionKernels& kernels, ThreadPool& pool);
@@ -101,7 +102,7 @@ struct AttentionScratch::State {
  private:
   void add_sequence(const AttentionCall& call, int index, int rows_per_unit, int heads_per_unit);
   void run_job(const AttentionCall& call, const AttentionKernels& kernels, const Job& job, char* memory) const;
-  void run_split(const AttentionCall& call, const AttentionKernels& kernels, const Job& job, int split, char* memory);
+  void run_apart(const AttentionCall& call, const AttentionKernels& kernels, const Task& task, char* memory);
 };
 
 namespace {
@@ -142,7 +143,7 @@ void AttentionScratch::State::add_sequence(const AttentionCall& call, int index,
       for (int head = 0; head < group; head += heads_per_unit) {
         const int heads = std::min(heads_per_unit, group - head);
         jobs.push_back({{s.row + row, rows, start, kv_head, kv_head * group + head, heads, s.blocks},
-                        split, last - split + 1, alone, kNone, 0});
+                        split, last - split + 1, alone, kNone, 0, 1});
       }
   }
 }
@@ -169,11 +170,15 @@ void AttentionScratch::State::plan(const AttentionCall& call, int threads) {
     job.apart = apart++;
     job.partials = partials;
     partials += partial_floats(job.queries(), call.geometry.head_dim) * job.splits;
-    for (int split = 0; split < job.splits; ++split)
-      tasks.push_back({static_cast<int>(&job - jobs.data()), job.split + split});
+    // Neighbouring splits to a task, so that one can ask memory for the next one's keys; enough tasks all the same.
+    const int chunk = std::max(1, static_cast<int>(total / (8 * threads) / (cost(job) / job.splits)));
+    const int end = job.split + job.splits;
+    job.tasks = 0;
+    for (int split = job.split; split < end; split += chunk, ++job.tasks)
+      tasks.push_back({static_cast<int>(&job - jobs.data()), split, std::min(end, split + chunk)});
   }
   for (const Job& job : jobs)
-    if (job.apart == kNone) tasks.push_back({static_cast<int>(&job - jobs.data()), kNone});
+    if (job.apart == kNone) tasks.push_back({static_cast<int>(&job - jobs.data()), job.split, job.split + job.splits});
 }
 
 // A thread's memory: the kernel's workspace, then two partials (the splits so far, and the next).
@@ -194,22 +199,24 @@ void AttentionScratch::State::run_job(const AttentionCall& call, const Attention
   kernels.finish(call, unit, total);
 }
 
-void AttentionScratch::State::run_split(const AttentionCall& call, const AttentionKernels& kernels, const Job& job,
-                                        int split, char* memory) {
+void AttentionScratch::State::run_apart(const AttentionCall& call, const AttentionKernels& kernels, const Task& task,
+                                        char* memory) {
+  const Job& job = jobs[task.job];
   const AttentionUnit& unit = job.unit;
   const int head_dim = call.geometry.head_dim, queries = job.queries();
   const size_t floats = partial_floats(queries, head_dim);
   const auto partial = [&](int i) {
     return partial_at(partial_memory.data() + job.partials + floats * i, queries);
   };
-  if (job.writes) {  // the rows that lie in this split, which no other task reads
-    const int begin = std::max(unit.start, split * kSplit);
-    const int end = std::min(unit.start + unit.rows, (split + 1) * kSplit);
+  if (job.writes) {  // the rows that lie in these splits, which no other task reads
+    const int begin = std::max(unit.start, task.split * kSplit);
+    const int end = std::min(unit.start + unit.rows, task.end * kSplit);
     if (begin < end)
       kernels.write(call, unit.blocks, unit.kv_head, unit.row + begin - unit.start, end - begin, begin);
   }
   kernels.prepare(call, unit, memory);
-  kernels.attend(call, unit, split, memory, partial(split - job.split));
+  for (int split = task.split; split < task.end; ++split)
+    kernels.attend(call, unit, split, memory, partial(split - job.split));
   if (left.data()[job.apart].fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   for (int i = 1; i < job.splits; ++i) kernels.merge(queries, head_dim, partial(i), partial(0));
   kernels.finish(call, unit, partial(0));
@@ -222,7 +229,7 @@ void AttentionScratch::State::run(const AttentionCall& call, const AttentionKern
   partial_memory.at_least(partials);
   left.at_least(apart);
   for (const Job& job : jobs)
-    if (job.apart != kNone) new (left.data() + job.apart) std::atomic<int>(job.splits);
+    if (job.apart != kNone) new (left.data() + job.apart) std::atomic<int>(job.tasks);
   pool.run(static_cast<int>(writes.size()), [&](int task, int) {
     const Write& w = writes[task];
     const AttentionSequence& s = call.sequences[w.sequence];
@@ -232,8 +239,8 @@ void AttentionScratch::State::run(const AttentionCall& call, const AttentionKern
   pool.run(static_cast<int>(tasks.size()), [&](int task, int thread) {
     const Job& job = jobs[tasks[task].job];
     char* mine = memory + per_thread * thread;
-    if (tasks[task].split == kNone) run_job(call, kernels, job, mine);
-    else run_split(call, kernels, job, tasks[task].split, mine);
+    if (job.apart == kNone) run_job(call, kernels, job, mine);
+    else run_apart(call, kernels, tasks[task], mine);
   });
 }
 

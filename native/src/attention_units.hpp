@@ -45,10 +45,23 @@ Range visible(const AttentionCall& call, const AttentionUnit& unit, int i, int b
   return {begin, end < kSplit ? end : kSplit};
 }
 
+void find_tiles(const AttentionCall& call, const AttentionUnit& unit, int base, int begin, int end, Tiles& tiles) {
+  const KvLayout layout(call.geometry);
+  tiles.begin = begin;
+  tiles.end = end;
+  for (int t = begin; t < end; ++t) {
+    const int position = base + t * kTile, next = position + kSplit;
+    tiles.k[t] = call.cache + layout.tile(unit.blocks, unit.kv_head, position);
+    tiles.v[t] = tiles.k[t] + layout.part;
+    const bool more = next < unit.start + unit.rows;  // the block table ends there
+    tiles.next[t] = more ? call.cache + layout.tile(unit.blocks, unit.kv_head, next) : tiles.k[t];
+  }
+}
+
 // Up to kGroup queries from number `first` on.
 void attend_group(const AttentionCall& call, const AttentionUnit& unit, int first, int count, int base,
                   Workspace& work, const AttentionPartial& result) {
-  const KvLayout layout(call.geometry);
+  const int head_dim = call.geometry.head_dim;
   Range seen[kGroup];
   int active = 0, active_end = 0;  // those that see some of this split follow one another
   for (int i = 0; i < count; ++i) {
@@ -63,16 +76,12 @@ void attend_group(const AttentionCall& call, const AttentionUnit& unit, int firs
   }
   if (active_end == 0) return;
   // Later queries begin and end no earlier.
-  const int tile = seen[active].begin / kTile, tile_end = (seen[active_end - 1].end + kTile - 1) / kTile;
-  const uint16_t *k[kTilesPerSplit] = {}, *v[kTilesPerSplit] = {};
-  for (int t = tile; t < tile_end; ++t) {
-    k[t] = call.cache + layout.tile(unit.blocks, unit.kv_head, base + t * kTile);
-    v[t] = k[t] + layout.part;
-  }
+  Tiles tiles;
+  find_tiles(call, unit, base, seen[active].begin / kTile, (seen[active_end - 1].end + kTile - 1) / kTile, tiles);
   for (int i = active; i < active_end;) {
     const int rows = active_end - i < Lanes::kScoreRows ? active_end - i : Lanes::kScoreRows;
-    score_rows<Lanes::kScoreRows>(rows, work.queries + (first + i) * kQueryStride, k, tile, tile_end,
-                                  layout.head_dim / 2, work.scores + i * kSplit);
+    score_rows<Lanes::kScoreRows>(rows, work.queries + (first + i) * kQueryStride, tiles, head_dim / 2,
+                                  work.scores + i * kSplit);
     i += rows;
   }
   for (int i = active; i < active_end; ++i)
@@ -80,8 +89,8 @@ void attend_group(const AttentionCall& call, const AttentionUnit& unit, int firs
            result.largest + first + i, result.sum + first + i);
   for (int i = active; i < active_end;) {
     const int rows = active_end - i < Lanes::kValueRows ? active_end - i : Lanes::kValueRows;
-    weigh_values(rows, seen + i, work.probabilities + i * kProbabilityStride, v, layout.head_dim,
-                 result.out + static_cast<size_t>(first + i) * layout.head_dim);
+    weigh_values(rows, seen + i, work.probabilities + i * kProbabilityStride, tiles, head_dim,
+                 result.out + static_cast<size_t>(first + i) * head_dim);
     i += rows;
   }
 }

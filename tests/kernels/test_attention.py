@@ -12,9 +12,15 @@ from tenfold import _native
 from tenfold.kernels.twins import attention as twin
 
 ISAS = _native.supported_isas()
-# Largest error against float64 attention over the same bfloat16 K and V, for values of unit variance: float32
+# Largest error against float64 attention over the same factors, for values of unit variance: float32
 # arithmetic, except that avx512 rounds probabilities to bfloat16.
 TOLERANCE = {"generic": 1e-5, "avx2": 1e-5, "avx512": 1e-2}
+
+
+def seen_by(isa: str, q: npt.NDArray[np.float32], scale: float) -> npt.NDArray[np.float32]:
+    """Q as the kernel multiplies it: avx512 rounds it to bfloat16, once scaled for powers of 2."""
+    factor = np.float32(scale) * np.float32(np.log2(np.e))
+    return twin.from_bf16(twin.to_bf16(q * factor)) / factor if isa == "avx512" else q
 
 
 class Layer:
@@ -104,7 +110,8 @@ def test_matches_twin(isa: str, head_dim: int, heads: int, kv_heads: int, window
     layer = Layer(kv_heads, head_dim, block_size, [70])
     slow = twin.PagedCache(layer.cache.copy(), *layer.geometry)
     sequences = [(0, 70, 0)]
-    want = twin.attention(slow, work.q, work.k, work.v, sequences, layer.blocks, head_dim**-0.5, window)
+    q = seen_by(isa, work.q, head_dim**-0.5)
+    want = twin.attention(slow, q, work.k, work.v, sequences, layer.blocks, head_dim**-0.5, window)
     got = layer.run(isa, work, sequences, [0], window=window, threads=2)
     np.testing.assert_allclose(got, want, atol=TOLERANCE[isa], rtol=0)
 
@@ -123,9 +130,27 @@ def test_mixed_batch_matches_twin(isa: str, window: int) -> None:
     work = Work.random(sum(counts), 6, 2, 64, seed=4)
     at = np.cumsum([0, *counts])
     sequences = [(int(at[i]), counts[i], lengths[i] - counts[i]) for i in range(5)]
-    want = twin.attention(slow, work.q, work.k, work.v, sequences, layer.blocks, 0.125, window)
+    q = seen_by(isa, work.q, 0.125)
+    want = twin.attention(slow, q, work.k, work.v, sequences, layer.blocks, 0.125, window)
     got = layer.run(isa, work, sequences, list(range(5)), window=window, threads=2)
     np.testing.assert_allclose(got, want, atol=TOLERANCE[isa], rtol=0)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_rounding_costs_little(isa: str) -> None:
+    """Against exact attention. Rounding q and p once costs avx512 no more than K and V lose in bfloat16."""
+    work = Work.random(600, 2, 1, 64)
+    exact = np.empty(work.q.shape)
+    for i in range(600):
+        score = np.einsum("khd,qd->qk", work.k[: i + 1].astype(np.float64), work.q[i].astype(np.float64)) / 8
+        weight = np.exp(score - score.max(-1, keepdims=True))
+        exact[i] = weight @ work.v[: i + 1, 0] / weight.sum(-1, keepdims=True)
+    slow = twin.PagedCache(Layer(1, 64, 16, [600]).cache, 1, 64, 16)
+    table = [np.arange(38, dtype=np.int32)]
+    rounded = twin.attention(slow, work.q, work.k, work.v, [(0, 600, 0)], table, 0.125)
+    unavoidable = np.sqrt(np.mean((rounded - exact) ** 2))
+    error = np.sqrt(np.mean((solo(isa, work, 64, 600) - exact) ** 2))
+    assert error < unavoidable * (1.41 if isa == "avx512" else 1.01)
 
 
 @pytest.mark.parametrize("isa", ISAS)
