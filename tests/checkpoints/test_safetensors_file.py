@@ -98,6 +98,12 @@ def test_short_files(tmp_path):
             SafetensorsFile(tmp_path / "x")
 
 
+def test_millions_of_names_are_not_parsed(tmp_path):
+    header = b"{" + b",".join(b'"%d":0' % index for index in range(800_001)) + b"}"
+    with pytest.raises(CheckpointError, match="more than 800000 fields"):
+        SafetensorsFile(write(tmp_path / "x", header))
+
+
 @pytest.mark.parametrize("length", [128, 384])
 def test_a_length_that_looks_like_a_pickle(tmp_path, length):
     header = json.dumps({"a": A}).encode().ljust(length)

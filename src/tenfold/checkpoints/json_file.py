@@ -10,14 +10,14 @@ import msgspec
 from tenfold.checkpoints.mapped_file import MappedFile
 from tenfold.core.errors import CheckpointError
 
-MAX_JSON_BYTES = 64 << 20
+MAX_JSON_BYTES = 16 << 20
 
 
 def read_object(path: Path) -> dict[str, Any]:
     """The JSON object in a file.
 
     Raises:
-        CheckpointError: the file is missing, over 64 MiB, or holds no JSON object.
+        CheckpointError: the file is missing, over 16 MiB, or holds no JSON object.
     """
     file = MappedFile(path)
     if file.size > MAX_JSON_BYTES:

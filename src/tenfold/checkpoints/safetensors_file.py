@@ -16,6 +16,8 @@ from tenfold.core.errors import CheckpointError
 
 MAX_HEADER_BYTES = 100_000_000
 MAX_TENSORS = 100_000
+MAX_COLONS = 8 * MAX_TENSORS
+"""Colons in the header: 4 a tensor, as many again for metadata. Counting is fast, parsing millions is not."""
 MAX_DIMENSIONS = 8
 
 DTYPE_BYTES = {
@@ -94,6 +96,12 @@ class SafetensorsFile:
 
     def _parse(self, header: bytes) -> None:
         path = self.file.path
+        if header.count(b":") > MAX_COLONS:
+            raise CheckpointError(
+                path,
+                f"the header has more than {MAX_COLONS} fields; the limit is {MAX_TENSORS} tensors",
+                offset=8,
+            )
         try:
             raw = msgspec.json.decode(header, type=dict[str, msgspec.Raw])
             if len(raw) > MAX_TENSORS:
