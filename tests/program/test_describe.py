@@ -46,6 +46,13 @@ def test_alike_layers_are_written_once():
     assert sum("ffn_down.weight" in line and "Linear" in line for line in many) == 1
 
 
+def test_all_ops_are_written_when_asked_for():
+    summary = describe(build_program(tiny_checkpoint("llama", num_layers=3)))
+    lines = describe_lines(summary, all_ops=True)
+    assert len(lines) - lines.index("ops:") - 1 == len(summary.ops)
+    assert any("blk.2.ffn_down.weight" in line for line in lines)
+
+
 def test_alternating_layers_are_nested():
     lines = describe_lines(describe(build_program(tiny_checkpoint("gemma3", num_layers=12))))
     assert "  2 times:" in lines

@@ -194,8 +194,8 @@ def _view(view: View) -> str:
     return f"{view.buffer}[{start}{view.width}]"
 
 
-def describe_lines(summary: ProgramSummary) -> list[str]:
-    """The summary as plain text; runs of layers that differ in their number only are written once."""
+def describe_lines(summary: ProgramSummary, *, all_ops: bool = False) -> list[str]:
+    """The summary as plain text; layers that differ in number only are written once, unless `all_ops`."""
     windows = f", {summary.windowed_layers} of them with a window" if summary.windowed_layers else ""
     lines = [
         f"{summary.name}: {summary.parameters:,} parameters, {summary.layers} layers{windows}, "
@@ -211,11 +211,13 @@ def describe_lines(summary: ProgramSummary) -> list[str]:
     for part in summary.parts:
         stored = "" if part.bytes is None else f" {part.bytes:>15,} bytes"
         lines.append(f"  {part.name:<28} {part.tensors:>4} x {part.parameters:>15,} parameters{stored}")
-    return [*lines, "", "ops:", *_op_lines(summary.ops)]
+    return [*lines, "", "ops:", *_op_lines(summary.ops, all_ops)]
 
 
-def _op_lines(ops: Sequence[OpSummary]) -> list[str]:
+def _op_lines(ops: Sequence[OpSummary], all_ops: bool) -> list[str]:
     exact = [f"{op.kind:<15} {op.text}" for op in ops]
+    if all_ops:
+        return [f"  {line}" for line in exact]
     return _fold([re.sub(r"(?<=blk\.)\d+|(?<=layer )\d+", "*", line) for line in exact], exact, "  ")
 
 

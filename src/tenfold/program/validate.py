@@ -53,7 +53,7 @@ class _Checker:
 
     def __init__(self, program: Program) -> None:
         self._program = program
-        self._written = {name: [False] * width for name, width in program.buffers.items()}
+        self._written = {name: bytearray(width) for name, width in program.buffers.items()}
         self._layers: set[int] = set()
 
     def check(self, op: Op) -> None:
@@ -187,13 +187,13 @@ class _Checker:
         self._check_view(view)
         written = self._written[view.buffer][view.start : view.start + view.width]
         _require(
-            all(written),
+            0 not in written,
             f"columns {view.start} to {view.start + view.width} of {view.buffer!r} are read before written",
         )
 
     def _write(self, view: View) -> None:
         self._check_view(view)
-        self._written[view.buffer][view.start : view.start + view.width] = [True] * view.width
+        self._written[view.buffer][view.start : view.start + view.width] = b"\x01" * view.width
 
     def _apart(self, x: View, out: View) -> None:
         _require(not _overlap(x, out), f"input and output overlap in the buffer {x.buffer!r}")
