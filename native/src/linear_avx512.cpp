@@ -18,7 +18,21 @@ inline __m512i broadcast_word(const uint8_t* p) {
   return _mm512_set1_epi32(word);
 }
 
-inline __m512 broadcast_float(const uint8_t* p) { return _mm512_castsi512_ps(broadcast_word(p)); }
+inline __m512 broadcast_float(const uint8_t* p) {
+  float word;
+  std::memcpy(&word, p, 4);
+  return _mm512_set1_ps(word);
+}
+
+// Four bytes in memory, of any type and alignment.
+struct __attribute__((packed, may_alias)) Word { int32_t value; };
+
+// dot += w * the four bytes at p, in every column. Compilers load the broadcast into a register first, which takes an
+// execution slot that the dots need; as an operand in memory it takes none.
+inline __m512i add_dot(__m512i dot, __m512i w, const uint8_t* p) {
+  asm("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(dot) : "v"(w), "m"(*reinterpret_cast<const Word*>(p)));
+  return dot;
+}
 
 inline __m512 load_f16(const uint8_t* p) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
@@ -44,41 +58,17 @@ inline __m512i take_plane(__m512i plane) {
   return _mm512_and_si512(moved, _mm512_set1_epi8((1 << width) - 1));
 }
 
-// Codes of a group, one vector a quad.
-template <int bits>
-inline void unpack_group(const uint8_t* planes, __m512i w[8]) {
+// Codes of a quad of a group.
+template <int bits, int quad>
+inline __m512i unpack_quad(const uint8_t* planes) {
   const auto load = [planes](int i) { return _mm512_loadu_si512(planes + 64 * i); };
-  if constexpr (bits == 8) {
-    for (int i = 0; i < 8; ++i) w[i] = load(i);
-  } else if constexpr (bits <= 3) {
-    for (int v = 0; v < 2; ++v) {
-      const __m512i plane = load(v);
-      w[4 * v] = take_plane<2, 0>(plane);
-      w[4 * v + 1] = take_plane<2, 1>(plane);
-      w[4 * v + 2] = take_plane<2, 2>(plane);
-      w[4 * v + 3] = take_plane<2, 3>(plane);
-    }
-  } else {
-    for (int v = 0; v < 4; ++v) {
-      const __m512i plane = load(v);
-      w[2 * v] = take_plane<4, 0>(plane);
-      w[2 * v + 1] = take_plane<4, 1>(plane);
-    }
-  }
-  if constexpr (bits == 3 || bits == 5) {
-    constexpr int to = bits - 1;
-    const __m512i plane = load(bits == 3 ? 2 : 4);
-    [&]<int... quad>(std::integer_sequence<int, quad...>) {
-      ((w[quad] = join_plane<1, quad, to>(w[quad], plane)), ...);
-    }(std::make_integer_sequence<int, 8>());
-  }
-  if constexpr (bits == 6) {
-    const __m512i first = load(4), second = load(5);
-    [&]<int... quad>(std::integer_sequence<int, quad...>) {
-      ((w[quad] = join_plane<2, quad, 4>(w[quad], first)), ...);
-      ((w[4 + quad] = join_plane<2, quad, 4>(w[4 + quad], second)), ...);
-    }(std::make_integer_sequence<int, 4>());
-  }
+  if constexpr (bits == 8) return load(quad);
+  if constexpr (bits == 2) return take_plane<2, quad % 4>(load(quad / 4));
+  if constexpr (bits == 3) return join_plane<1, quad, 2>(take_plane<2, quad % 4>(load(quad / 4)), load(2));
+  if constexpr (bits == 4) return take_plane<4, quad % 2>(load(quad / 2));
+  if constexpr (bits == 5) return join_plane<1, quad, 4>(take_plane<4, quad % 2>(load(quad / 2)), load(4));
+  if constexpr (bits == 6)
+    return join_plane<2, quad % 4, 4>(take_plane<4, quad % 2>(load(quad / 2)), load(4 + quad / 4));
 }
 
 struct Scales { __m512 scale[2], minimum[2]; };
@@ -111,37 +101,31 @@ inline Scales group_scales(const uint8_t* subs, int group, __m512 scale, __m512 
   return out;
 }
 
-// Rows whose dots run side by side, to hide the latency of the dot instruction.
-constexpr int side_by_side(int tile_rows) { return tile_rows % 4 == 0 ? 4 : tile_rows % 3 == 0 ? 3 : tile_rows; }
-
-// The dots of scale `s` of a group with rows r0 to r0 + B, and their share of y.
-template <LayoutId id, int R, int r0, int s>
-inline void add_dots(const __m512i w[8], const Scales& scales, const uint8_t* record, __m512 y[R]) {
-  constexpr Layout layout = layout_of(id);
-  constexpr int B = side_by_side(R), quads = 8 / layout.subs();
-  const uint8_t* words = record + R * (kGroup + 4 + s * 4) + r0 * 4;
-  __m512i dot[B];
-#pragma GCC unroll 4
-  for (int b = 0; b < B; ++b) dot[b] = layout.min ? _mm512_setzero_si512() : broadcast_word(words + b * 4);
-#pragma GCC unroll 8
-  for (int j = s * quads; j < (s + 1) * quads; ++j)
-#pragma GCC unroll 4
-    for (int b = 0; b < B; ++b)
-      dot[b] = _mm512_dpbusd_epi32(dot[b], w[j], broadcast_word(record + (r0 + b) * kGroup + j * 4));
-#pragma GCC unroll 4
-  for (int b = 0; b < B; ++b) {
-    const __m512 scale = _mm512_mul_ps(scales.scale[s], broadcast_float(record + R * kGroup + (r0 + b) * 4));
-    y[r0 + b] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[b]), scale, y[r0 + b]);
-    if constexpr (layout.min)
-      y[r0 + b] = _mm512_fmadd_ps(scales.minimum[s], broadcast_float(words + b * 4), y[r0 + b]);
-  }
+template <int bits, int R, int quad>
+inline void add_quad(const uint8_t* planes, const uint8_t* record, __m512i dot[R]) {
+  const __m512i w = unpack_quad<bits, quad>(planes);
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) dot[r] = add_dot(dot[r], w, record + r * kGroup + quad * 4);
 }
 
-template <LayoutId id, int R, int r0 = 0>
-inline void add_group(const __m512i w[8], const Scales& scales, const uint8_t* record, __m512 y[R]) {
-  add_dots<id, R, r0, 0>(w, scales, record, y);
-  if constexpr (layout_of(id).subs() == 2) add_dots<id, R, r0, 1>(w, scales, record, y);
-  if constexpr (r0 + side_by_side(R) < R) add_group<id, R, r0 + side_by_side(R)>(w, scales, record, y);
+// The dots of scale `s` of a group with all rows, side by side to hide their latency, and their share of y.
+template <LayoutId id, int R, int s>
+inline void add_dots(const uint8_t* planes, const Scales& scales, const uint8_t* record, __m512 y[R]) {
+  constexpr Layout layout = layout_of(id);
+  constexpr int quads = 8 / layout.subs();
+  const uint8_t* words = record + R * (kGroup + 4 + s * 4);
+  __m512i dot[R];
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) dot[r] = layout.min ? _mm512_setzero_si512() : broadcast_word(words + r * 4);
+  [&]<int... quad>(std::integer_sequence<int, quad...>) {
+    (add_quad<layout.bits, R, s * quads + quad>(planes, record, dot), ...);
+  }(std::make_integer_sequence<int, quads>());
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) {
+    const __m512 scale = _mm512_mul_ps(scales.scale[s], broadcast_float(record + R * kGroup + r * 4));
+    y[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r]), scale, y[r]);
+    if constexpr (layout.min) y[r] = _mm512_fmadd_ps(scales.minimum[s], broadcast_float(words + r * 4), y[r]);
+  }
 }
 
 template <int R>
@@ -174,10 +158,9 @@ inline void integer_tile(const uint8_t* panel, const uint8_t* rows, int k, __m51
       if constexpr (R <= 4)  // few rows: memory is the limit
         for (int line = 0; line < layout.block_bytes() * kGroup / layout.block; line += 64)
           _mm_prefetch(reinterpret_cast<const char*>(panel + 2048 + line), _MM_HINT_T0);
-      __m512i w[8];
-      unpack_group<layout.bits>(panel, w);
       const Scales scales = group_scales<id>(subs, g, scale, minimum);
-      add_group<id, R>(w, scales, rows, y);
+      add_dots<id, R, 0>(panel, scales, rows, y);
+      if constexpr (layout.subs() == 2) add_dots<id, R, 1>(panel, scales, rows, y);
     }
   }
 }

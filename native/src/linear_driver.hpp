@@ -92,14 +92,14 @@ void run_tile(int size, const uint8_t* panel, const uint8_t* rows, int k, float*
   }
 }
 
-// The smallest tile that takes all rows left, else the largest.
+// Rows of the next tile: the fewest tiles that take all rows left, as even as the sizes allow.
 template <class V>
 int tile_size(int rows_left) {
-  int size = 1;
-  for (int candidate : V::kTiles) {
-    size = candidate;
-    if (candidate >= rows_left) break;
-  }
+  constexpr int most = V::kTiles[sizeof V::kTiles / sizeof V::kTiles[0] - 1];
+  const int tiles = (rows_left + most - 1) / most, share = (rows_left + tiles - 1) / tiles;
+  int size = most;
+  for (int candidate : V::kTiles)
+    if (candidate >= share && candidate < size) size = candidate;
   return size;
 }
 
@@ -111,6 +111,7 @@ void multiply_layout(const PackedWeight& w, const Activations& x, int row_begin,
   const size_t tile_bytes = (record_bytes(layout, tile_size<V>(row_end - row_begin)) * groups + 63) / 64 * 64;
   const size_t fit = kRowsBudget / tile_bytes;
   const int most_tiles = fit < 1 ? 1 : fit > kMaxTiles ? kMaxTiles : static_cast<int>(fit);
+  // tile_size never grows as rows are taken, so every tile fits.
   uint8_t* scratch = linear_scratch(tile_bytes * most_tiles);
   RowTile tiles[kMaxTiles];
   alignas(64) float y[16 * kPanel];

@@ -2,34 +2,18 @@
 #include <atomic>
 #include <climits>
 #include <cstring>
-#include <new>
 #include <stdexcept>
 #include <string>
-
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
 
 #include "bf16.hpp"
 #include "linear.hpp"
 #include "pack_blocks.hpp"
+#include "pack_memory.hpp"
 
 namespace tenfold {
 namespace {
 
-constexpr size_t kHugePage = size_t{2} << 20;
 constexpr size_t kFound = SIZE_MAX;  // "no bad scale found yet"
-
-uint8_t* allocate(size_t bytes) {
-  const size_t alignment = bytes >= 2 * kHugePage ? kHugePage : 64;
-  const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
-  auto* data = static_cast<uint8_t*>(std::aligned_alloc(alignment, rounded));
-  if (data == nullptr) throw std::bad_alloc();
-#if defined(__linux__)
-  if (alignment == kHugePage) madvise(data, rounded, MADV_HUGEPAGE);  // advice: refusal is harmless
-#endif
-  return data;
-}
 
 struct Source {
   const uint8_t* data;
@@ -193,7 +177,7 @@ std::shared_ptr<const PackedWeight> pack_weight(int ggml_type, const uint8_t* da
   const int blocks = (k + to->layout.block - 1) / to->layout.block;
   to->panel_bytes = static_cast<size_t>(blocks) * to->layout.block_bytes();
   to->bytes = to->panel_bytes * to->panels;
-  to->data.reset(allocate(to->bytes));
+  to->data = allocate_packed(to->bytes);
   std::atomic<size_t> bad{kFound};
   pool.run(to->panels, [&](int panel, int) {
     uint8_t* out = to->data.get() + static_cast<size_t>(panel) * to->panel_bytes;

@@ -22,7 +22,6 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 
 namespace tenfold {
@@ -77,8 +76,7 @@ struct PackedWeight {
   int n, k, panels;
   size_t panel_bytes;
   size_t bytes;
-  struct Free { void operator()(uint8_t* p) const { std::free(p); } };
-  std::unique_ptr<uint8_t[], Free> data;
+  std::shared_ptr<uint8_t> data;
 
   const uint8_t* panel(int i) const { return data.get() + static_cast<size_t>(i) * panel_bytes; }
 };
