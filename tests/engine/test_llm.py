@@ -1,0 +1,67 @@
+"""The Python API."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tenfold import LLM, SamplingParams
+from tenfold.core.errors import InvalidRequestError
+from tests.tiny_models import write_tiny_gguf
+
+GREEDY = SamplingParams(temperature=0.0, max_tokens=6, ignore_eos=True)
+
+
+@pytest.fixture(scope="module")
+def llm(tmp_path_factory: pytest.TempPathFactory) -> LLM:
+    path = write_tiny_gguf(tmp_path_factory.mktemp("models") / "tiny.gguf")
+    return LLM(str(path), threads=1, kv_cache_memory_bytes=4 << 20)
+
+
+def test_generate_keeps_order_and_matches_solo_runs(llm: LLM) -> None:
+    prompts = ["one", "two and more", [5, 6, 7]]
+    together = llm.generate(prompts, GREEDY)  # type: ignore[arg-type]
+    assert [len(result.outputs[0].token_ids) for result in together] == [6, 6, 6]
+    assert together[2].prompt_token_ids == (5, 6, 7)
+    alone = [llm.generate([prompt], GREEDY)[0] for prompt in prompts]  # type: ignore[list-item]
+    assert [a.outputs[0].token_ids for a in alone] == [t.outputs[0].token_ids for t in together]
+
+
+def test_generate_gives_n_outputs_with_logprobs(llm: LLM) -> None:
+    params = SamplingParams(n=2, seed=1, max_tokens=3, ignore_eos=True, logprobs=1)
+    (result,) = llm.generate("x", params)
+    assert [output.index for output in result.outputs] == [0, 1]
+    assert all(len(output.logprobs or ()) == 3 for output in result.outputs)
+    assert result.text == result.outputs[0].text
+
+
+def test_chat_goes_through_the_template(llm: LLM) -> None:
+    (result,) = llm.chat([{"role": "user", "content": "hi"}], GREEDY)
+    assert len(result.prompt_token_ids) > len(llm.model.tokenizer.encode("hi"))
+    pair = llm.chat([[{"role": "user", "content": "hi"}], [{"role": "user", "content": "ho"}]], GREEDY)
+    assert pair[0].outputs[0].token_ids == result.outputs[0].token_ids
+
+
+def test_stream_equals_generate_and_can_be_left(llm: LLM) -> None:
+    async def main() -> None:
+        tokens = [token async for output in llm.stream("one", GREEDY) for token in output.token_ids]
+        assert tokens == llm.generate("one", GREEDY)[0].outputs[0].token_ids
+        stream = llm.stream("one", SamplingParams(max_tokens=1000, ignore_eos=True))
+        await anext(stream)
+        await stream.aclose()  # type: ignore[attr-defined]
+        both = await asyncio.gather(collect("one"), collect("two"))
+        assert both[0] == tokens
+
+    async def collect(prompt: str) -> list[int]:
+        return [token async for output in llm.stream(prompt, GREEDY) for token in output.token_ids]
+
+    asyncio.run(main())
+    assert not llm._core.has_work()
+    llm._core.check()
+
+
+def test_a_bad_prompt_leaves_nothing_behind(llm: LLM) -> None:
+    with pytest.raises(InvalidRequestError):
+        llm.generate([[5], []], GREEDY)
+    assert not llm._core.has_work()
