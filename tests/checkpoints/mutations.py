@@ -81,7 +81,8 @@ def mutate(content: bytes, header: int, rng: random.Random) -> bytes:
     """A file with one to three changes to its first `header` bytes (truncation: anywhere)."""
     changed = bytearray(content)
     for _ in range(rng.choice([1, 1, 2, 3])):
-        rng.choice(_MUTATIONS)(changed, max(1, min(header, len(changed))), rng)
+        if changed:
+            rng.choice(_MUTATIONS)(changed, min(header, len(changed)), rng)
     return bytes(changed)
 
 
