@@ -37,7 +37,8 @@ class EngineCore:
                 max_num_batched_tokens=settings.max_num_batched_tokens,
                 max_num_seqs=settings.max_num_seqs,
                 max_model_len=model.max_model_len,
-                max_waiting=settings.max_waiting,
+                # Until the next step all newcomers wait, also those that will run at once.
+                max_waiting=settings.max_waiting + settings.max_num_seqs,
             ),
             self.kv,
         )
