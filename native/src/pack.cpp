@@ -22,6 +22,8 @@ struct Source {
   size_t row_bytes;
 };
 
+uint16_t load16(const uint8_t* p) { uint16_t v; std::memcpy(&v, p, 2); return v; }
+
 // The lowest offset of a bad scale, over all threads.
 void note_bad(std::atomic<size_t>& bad, size_t offset) {
   size_t seen = bad.load();
@@ -106,36 +108,55 @@ void pack_integer_panel(const Source& from, const PackedWeight& to, int panel, u
   }
 }
 
-// A float element as bf16; `finite` is cleared if it is not, or rounds to infinity.
-uint16_t read_element(int ggml_type, const uint8_t* p, bool& finite) {
-  uint16_t out;
-  if (ggml_type == 0) {
-    float x;
-    std::memcpy(&x, p, 4);
-    out = float_to_bf16(x);
-  } else {
-    std::memcpy(&out, p, 2);
-    if (ggml_type == 1) out = float_to_bf16(f16_to_float(out));
+// f16 bits as bf16 bits without branches, so that loops become vectors; infinities and NaN come out finite.
+uint16_t f16_to_bf16(uint16_t half) {
+  const float scaled = bits_to_float(static_cast<uint32_t>(half & 0x7fffu) << 13) * 0x1p112f;  // exact
+  const uint32_t bits = float_to_bits(scaled);
+  return static_cast<uint16_t>(((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16) | (half & 0x8000u));
+}
+
+// `count` elements as bf16. False if one is not finite, or rounds to infinity.
+bool read_floats(int ggml_type, const uint8_t* p, int count, uint16_t* out) {
+  uint32_t bad = 0;
+  if (ggml_type == 1) {
+    for (int i = 0; i < count; ++i) {
+      const uint16_t half = load16(p + 2 * i);
+      bad |= (half & 0x7c00u) == 0x7c00u;
+      out[i] = f16_to_bf16(half);
+    }
+    return bad == 0;
   }
-  finite = (out & 0x7f80u) != 0x7f80u;
-  return out;
+  if (ggml_type == 0) {
+    for (int i = 0; i < count; ++i) {
+      float x;
+      std::memcpy(&x, p + 4 * i, 4);
+      out[i] = float_to_bf16(x);
+    }
+  } else {
+    std::memcpy(out, p, static_cast<size_t>(count) * 2);
+  }
+  for (int i = 0; i < count; ++i) bad |= (out[i] & 0x7f80u) == 0x7f80u;
+  return bad == 0;
 }
 
 void pack_float_panel(const Source& from, int panel, uint8_t* out, std::atomic<size_t>& bad) {
+  constexpr int kStrip = 64;  // columns of k taken at a time, so that reads and writes both stay together
   const int columns = from.n - panel * kPanel < kPanel ? from.n - panel * kPanel : kPanel;
   const int size = from.format->source_block_bytes;
-  auto* halves = reinterpret_cast<uint16_t*>(out);
-  const int pairs = (from.k + 1) / 2;
-  if (columns < kPanel || from.k % 2 != 0) std::memset(out, 0, static_cast<size_t>(pairs) * 64);
-  for (int c = 0; c < columns; ++c) {
-    const size_t row = static_cast<size_t>(panel * kPanel + c) * from.row_bytes;
-    for (int i = 0; i < from.k; ++i) {
-      const size_t offset = row + static_cast<size_t>(i) * size;
-      bool finite;
-      halves[static_cast<size_t>(i / 2) * 32 + c * 2 + i % 2] =
-          read_element(from.format->ggml_type, from.data + offset, finite);
-      if (!finite) note_bad(bad, offset);
+  alignas(64) uint16_t strip[kPanel][kStrip] = {};
+  for (int at = 0; at < from.k; at += kStrip) {
+    const int count = from.k - at < kStrip ? from.k - at : kStrip;
+    if (count < kStrip) std::memset(strip, 0, sizeof strip);
+    for (int c = 0; c < columns; ++c) {
+      const size_t offset = static_cast<size_t>(panel * kPanel + c) * from.row_bytes + static_cast<size_t>(at) * size;
+      if (read_floats(from.format->ggml_type, from.data + offset, count, strip[c])) continue;
+      uint16_t ignored;
+      for (int i = 0; i < count; ++i)
+        if (!read_floats(from.format->ggml_type, from.data + offset + static_cast<size_t>(i) * size, 1, &ignored))
+          note_bad(bad, offset + static_cast<size_t>(i) * size);
     }
+    for (int pair = 0; pair < (count + 1) / 2; ++pair, out += 64)
+      for (int c = 0; c < kPanel; ++c) std::memcpy(out + 4 * c, &strip[c][2 * pair], 4);
   }
 }
 

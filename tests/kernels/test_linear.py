@@ -88,6 +88,14 @@ def test_packing_loses_nothing(ggml_type: int, blocks: int) -> None:
     assert np.array_equal(got, expected)
 
 
+def test_every_finite_half_rounds_to_the_nearest_bf16() -> None:
+    halves = np.arange(65536, dtype=np.uint16).view(np.float16)
+    halves = halves[np.isfinite(halves)]
+    weight = pack(F16, halves.view(np.uint8), 1, len(halves))
+    expected = twin.round_to_bf16(halves.astype(np.float32)).astype(np.uint32) << np.uint32(16)
+    assert np.array_equal(weight.unpack_row(0).view(np.uint32), expected)
+
+
 @every_integer
 def test_parts_make_the_values(ggml_type: int) -> None:
     n, k = 18, 2 * smallest_k(ggml_type)
