@@ -65,3 +65,26 @@ def progress_bar(label: str, *, unit_bytes: bool = False) -> Iterator[Callable[[
             bar.update(task, completed=done, total=total or None)
 
         yield update
+
+
+@contextmanager
+def staged_bar() -> Iterator[Callable[[str, int, int], None]]:
+    """As progress_bar, for work in stages; the yielded function takes (what is being done, done, total)."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task("", total=None)
+
+        def update(label: str, done: int, total: int) -> None:
+            bar.update(task, description=label, completed=done, total=total or None)
+
+        yield update

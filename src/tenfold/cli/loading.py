@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tenfold.cli.console import progress_bar
+from tenfold.cli.console import progress_bar, staged_bar
 
 
 @contextmanager
@@ -17,6 +17,16 @@ def _shown(label: str, **options: Any) -> Iterator[Callable[[int, int], None] | 
         yield None
         return
     with progress_bar(label, **options) as update:
+        yield update
+
+
+@contextmanager
+def stage_progress() -> Iterator[Callable[[str, int, int], None] | None]:
+    """A bar on a terminal whose label changes: call it with (what is being done, done, total)."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    with staged_bar() as update:
         yield update
 
 

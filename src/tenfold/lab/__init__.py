@@ -1,0 +1,1 @@
+"""The workbench: measuring. It may import every room; only the command line imports it."""
