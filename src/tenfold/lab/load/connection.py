@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection that hands on a response's body as it arrives; lean, for it shares the CPUs it loads."""
+"""One HTTP/1.1 connection that hands on a response's body as it arrives; lean, as it shares the CPUs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import ssl
 import time
 from collections.abc import Callable, Mapping
+from typing import cast
 from urllib.parse import urlsplit
 
 import httptools
@@ -113,8 +114,8 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The loop connected this protocol."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports do not inherit from asyncio's.
+        self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
         """Bytes came: note when, and parse them."""

@@ -12,7 +12,7 @@ from tenfold.core.errors import TenfoldError
 from tenfold.lab.load.settings import LoadSettings
 
 # Short common words: one token each in most vocabularies.
-_WORDS = (
+_TEXT = (
     "the of and to in is was for that with as his on be at by had not are but from or have an they "
     "which one you were all her she there would their we him been has when who will no more if out so "
     "up said what its about than into them can only other time new some could these two may first "
@@ -22,7 +22,8 @@ _WORDS = (
     "light music table paper stone bread garden winter summer open close hold read write walk carry "
     "small large early late white black green north south east west half whole under above between "
     "during again "
-).split()  # noqa: SIM905
+)
+_WORDS = _TEXT.split()
 
 
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):

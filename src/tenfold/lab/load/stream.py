@@ -82,8 +82,8 @@ class EventSplitter:
 class StreamReader:
     """Collects one streamed response.
 
-    After it: `arrivals` are the times of the pieces of text, `usage` and `finish_reason` what the server sent,
-    `complete` whether the stream came to its end, `error` what was wrong with it.
+    After it: `arrivals` are the times of the pieces of text, `usage` and `finish_reason` what the
+    server sent, `complete` whether the stream came to its end, `error` what was wrong with it.
     """
 
     def __init__(self) -> None:
