@@ -52,7 +52,10 @@ class AttentionScratch {
   std::unique_ptr<State> state_;
 };
 
-// Writes K and V of all rows to the cache, then attends. Uses the pool itself, with as few dispatches as it can.
+// Writes K and V of all rows to the cache, then attends. Uses the pool itself, with as few dispatches as it can: one if
+// every sequence brings few rows, else two. No sequence may read positions that another one writes in the same call.
+// Positions after a row's own may hold anything. Throws std::invalid_argument (before it starts) for a head_dim that is
+// not a multiple of 16 up to 256, a block_size that is not a multiple of 16, or heads that do not divide.
 void attention(Isa isa, const AttentionCall& call, AttentionScratch& scratch, ThreadPool& pool);
 
 }  // namespace tenfold

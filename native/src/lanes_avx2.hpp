@@ -18,7 +18,6 @@ struct Lanes {
   static constexpr int kValueRows = 4;
   static constexpr int kValueVectors = 1;
   static constexpr int score_tiles(int rows) { return rows == 1 ? 2 : 1; }
-  static constexpr bool kRoundsWeights = false;
 
   TENFOLD_INLINE __m256i first(int n) {  // mask of lanes below n
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));

@@ -26,7 +26,6 @@ struct Lanes {
   static constexpr int kValueRows = 6;
   static constexpr int kValueVectors = 4;
   static constexpr int score_tiles(int rows) { return rows >= 7 ? 2 : 4; }
-  static constexpr bool kRoundsWeights = true;
 
   TENFOLD_INLINE __mmask16 first(int n) { return static_cast<__mmask16>((1u << n) - 1u); }
   TENFOLD_INLINE F set(float x) { return _mm512_set1_ps(x); }

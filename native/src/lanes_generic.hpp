@@ -23,7 +23,6 @@ struct Lanes {
   static constexpr int kValueRows = 2;    // register tile of p.v: query rows
   static constexpr int kValueVectors = 1; // register tile of p.v: vectors of dims
   static constexpr int score_tiles(int) { return 1; }
-  static constexpr bool kRoundsWeights = false;  // weights stay float32
 
   template <class Op> TENFOLD_INLINE F each(Op op) { return {{op(0), op(1), op(2), op(3)}}; }
   TENFOLD_INLINE Quad quad(float x) { return Quad{x, x, x, x}; }
