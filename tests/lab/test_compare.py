@@ -10,7 +10,7 @@ import pytest
 
 from bench import compare
 from bench.entrant import PeerError, Sample, output_of
-from bench.llama_cpp import LlamaCpp, q4_0_of, wants_q4_0
+from bench.llama_cpp import LlamaCpp, program, q4_0_of, wants_q4_0
 from bench.results import model_facts, write_results
 from bench.scenarios import ROWS, Row, find_rows
 from bench.tenfold_engine import TenfoldEngine
@@ -160,6 +160,10 @@ def test_the_real_peer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, ("src", os.environ.get("PYTHONPATH")))))
+    try:
+        program("llama-bench")
+    except PeerError as missing:
+        pytest.skip(str(missing))
     file = write_tiny_gguf(tmp_path / "m.gguf", type="Q8_0", context=512)
     monkeypatch.setattr(compare, "q4_0_of", lambda file: q4_0_of(file, tmp_path / "made"))
     arguments = ["--models", str(file), "--quick", "--threads", "1", "--results", str(tmp_path), "--json"]
