@@ -1,6 +1,7 @@
 // Speed of the linear kernels by shape and format: GOPS (a multiply and an add are two) and bytes of weights a second.
 //
-//   linear_bench [isa] [threads] [seconds a case]
+//   cmake -S . -B build/bench -DTENFOLD_BENCH=ON && cmake --build build/bench --target linear_bench
+//   build/bench/linear_bench [isa] [threads] [seconds a case]
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

@@ -114,7 +114,8 @@ std::shared_ptr<PackedWeight> pack(int ggml_type, const Bytes& data, int n, int 
 
 void check_row(const PackedWeight& w, int row) {
   if (row < 0 || row >= w.n)
-    throw nb::index_error(("Row " + std::to_string(row) + " is not one of the weight's " + std::to_string(w.n)).c_str());
+    throw nb::index_error(
+        ("Row " + std::to_string(row) + " is not one of the weight's " + std::to_string(w.n) + " rows.").c_str());
 }
 
 nb::object parts(const PackedWeight& w) {
@@ -153,7 +154,8 @@ void bind_linear(nb::module_& m) {
         "unsupported types, wrong sizes, and scales that are not finite.");
   m.def("quantize_rows", &quantize_rows, nb::arg("isa"), nb::arg("x"),
         "(q int8 [rows, padded k], scale float32 [rows, groups], sum int32 [rows, groups]) of float32 [rows, k].");
-  m.def("bf16_rows", &bf16_rows, nb::arg("isa"), nb::arg("x"), "Bits of bfloat16 [rows, padded k] of float32 [rows, k].");
+  m.def("bf16_rows", &bf16_rows, nb::arg("isa"), nb::arg("x"),
+        "Bits of bfloat16 [rows, padded k] of float32 [rows, k].");
   m.def("multiply", &multiply, nb::arg("isa"), nb::arg("weight"), nb::arg("x"), nb::arg("bias") = nb::none(),
         nb::arg("add_to") = nb::none(), nb::arg("threads") = 1, nb::arg("panels_per_task") = 8,
         "float32 [rows, n] = x [rows, k] times the weight's transpose, plus bias [n], plus add_to [rows, n].");

@@ -4,7 +4,7 @@
 //
 // A variant V provides
 //   static constexpr int kTiles[]                            tile sizes in rows, increasing
-//   template <LayoutId id, int R> static void tile(const uint8_t* panel, const uint8_t* rows, int groups, float* y)
+//   template <LayoutId id, int R> static void tile(const uint8_t* panel, const uint8_t* rows, int k, float* y)
 //
 // `rows` holds one record a group of 32 k. Integer layouts: int8 q[R][32], float scale[R], and for each of the layout's
 // dots of a group R words: without minimums int32 -offset * sum, the dot's first value; with minimums float

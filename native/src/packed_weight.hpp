@@ -13,8 +13,8 @@
 //   4 bits: 4 vectors, two quads each       5 bits: the 4-bit plane, then 1 bit     6 bits: then 2 bits
 //   8 bits: 8 vectors
 //
-// Sub-scales of a super block: sub 32: [group][scale u8[16], minimum u8[16]]; sub 16 with minimum: [sub][scale in the low,
-// minimum in the high nibble: u8[16]]; sub 16 without: [sub][scale i8[16]].
+// Sub-scales of a super block: sub 32: [group][scale u8[16], minimum u8[16]]; sub 16 with minimum: [sub][scale in the
+// low, minimum in the high nibble: u8[16]]; sub 16 without: [sub][scale i8[16]].
 //
 // A weight's value is scale * (code - offset), or scale * code + minimum; minimums of super blocks are subtracted.
 //
