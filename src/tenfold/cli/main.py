@@ -49,7 +49,7 @@ def _root(
 def main() -> None:
     """Run the command line; a TenfoldError becomes a sentence on stderr and exit code 1."""
     try:
-        app()
+        app(prog_name="tenfold")
     except TenfoldError as problem:
         sys.exit(fail(str(problem)))
     except BrokenPipeError:

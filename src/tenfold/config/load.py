@@ -30,6 +30,8 @@ class Source(msgspec.Struct, frozen=True):
 
 
 _SECTIONS: dict[str, type[msgspec.Struct]] = {"engine": EngineSettings, "server": ServerSettings}
+# In the environment their items are separated by commas.
+_LISTS = ("api_keys", "cors_origins", "served_model_names")
 
 
 def load_settings(
@@ -60,7 +62,7 @@ def load_settings(
         for field in kind.__struct_fields__:
             text = environment.get(f"TENFOLD_{field.upper()}")
             if text:
-                sections[section][field] = text.split(",") if field in ("api_keys", "cors_origins") else text
+                sections[section][field] = text.split(",") if field in _LISTS else text
                 sources[field] = Source(field, text, "environment")
             if flags.get(field) is not None:
                 sections[section][field] = flags[field]

@@ -1,0 +1,97 @@
+"""Settings: file < environment < flag, each value knows where it came from, and errors are sentences."""
+
+from __future__ import annotations
+
+import pytest
+
+from tenfold.config.engine import EngineSettings
+from tenfold.config.load import Settings, Source, load_settings
+from tenfold.config.server import ServerSettings
+from tenfold.core.errors import TenfoldError
+
+
+def write(tmp_path, text):
+    path = tmp_path / "tenfold.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_nothing_given_is_the_defaults():
+    assert load_settings({"port": None}, environment={}) == (Settings(), [])
+
+
+def test_later_layers_win_and_say_so(tmp_path):
+    file = write(
+        tmp_path, "[engine]\nthreads = 1\nmax_num_seqs = 2\nblock_size = 32\n[server]\nport = 1000\n"
+    )
+    environment = {"TENFOLD_THREADS": "3", "TENFOLD_MAX_NUM_SEQS": "4"}
+    settings, sources = load_settings({"threads": 5}, config_file=file, environment=environment)
+    assert settings.engine == EngineSettings(threads=5, max_num_seqs=4, block_size=32)
+    assert settings.server == ServerSettings(port=1000)
+    assert {source.name: source.source for source in sources} == {
+        "threads": "flag",
+        "max_num_seqs": "environment",
+        "block_size": "file",
+        "port": "file",
+    }
+    assert Source("threads", 5, "flag") in sources
+
+
+def test_environment_texts_become_their_types():
+    settings, _ = load_settings(
+        {},
+        environment={
+            "TENFOLD_ENABLE_PREFIX_CACHING": "false",
+            "TENFOLD_SHUTDOWN_TIMEOUT_S": "2.5",
+            "TENFOLD_API_KEYS": "one,two",
+            "TENFOLD_CORS_ORIGINS": "*",
+            "TENFOLD_SERVED_MODEL_NAMES": "small,smaller",
+            "TENFOLD_MAX_WAITING": "7",
+        },
+    )
+    assert settings.engine.enable_prefix_caching is False
+    assert settings.server.shutdown_timeout_s == 2.5
+    assert settings.server.api_keys == ("one", "two")
+    assert settings.server.cors_origins == ("*",)
+    assert settings.server.served_model_names == ("small", "smaller")
+    assert settings.engine.max_waiting == settings.server.max_waiting == 7
+
+
+def test_an_empty_variable_is_not_given():
+    assert load_settings({}, environment={"TENFOLD_PORT": ""})[0].server.port == 8000
+
+
+def test_the_process_environment_is_read_when_none_is_passed(monkeypatch):
+    monkeypatch.setenv("TENFOLD_PORT", "8123")
+    assert load_settings({})[0].server.port == 8123
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[engine\n", "is not TOML"),
+        ("port = 1\n", "has 'port'; it may have [engine] and [server]"),
+        ("[motor]\nthreads = 1\n", "has 'motor'"),
+        ("[engine]\nthread = 1\n", r"sets 'thread' in [engine]; known are: threads"),
+        ("[server]\nport = 'http'\n", "wrong value"),
+        ("[engine]\nthreads = [1]\n", "$.engine.threads"),
+    ],
+)
+def test_a_wrong_file_gets_a_sentence(tmp_path, text, sentence):
+    with pytest.raises(TenfoldError) as caught:
+        load_settings({}, config_file=write(tmp_path, text), environment={})
+    assert sentence in str(caught.value)
+    assert str(caught.value).endswith(".")
+
+
+def test_an_absent_file_and_one_that_is_not_text_get_a_sentence(tmp_path):
+    with pytest.raises(TenfoldError, match=r"absent.toml cannot be read: No such file"):
+        load_settings({}, config_file=tmp_path / "absent.toml", environment={})
+    (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(TenfoldError, match="is not TOML"):
+        load_settings({}, config_file=tmp_path / "bytes.toml", environment={})
+
+
+def test_a_wrong_variable_gets_a_sentence():
+    with pytest.raises(TenfoldError, match=r"wrong value.*\$\.server\.port"):
+        load_settings({}, environment={"TENFOLD_PORT": "http"})
