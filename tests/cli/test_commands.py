@@ -52,7 +52,11 @@ def test_the_help_names_every_command(tenfold):
     files = sorted(Path(cli.__file__).parent.glob("*.py"))
     pattern = r"^(?:def {0}\(|app = typer\.Typer\(.*name=\"{0}\")"
     found = {f.stem for f in files if re.search(pattern.format(f.stem), f.read_text(encoding="utf-8"), re.M)}
-    assert {"serve", "chat", "generate", "pull", "models", "inspect", "doctor"} <= found - {"main"} <= set(COMMANDS)
+    assert (
+        {"serve", "chat", "generate", "pull", "models", "inspect", "doctor"}
+        <= found - {"main"}
+        <= set(COMMANDS)
+    )
     shown = tenfold("--help")[1]
     assert all(re.search(rf"^│ {command} ", shown, re.M) for command in COMMANDS)
 

@@ -43,9 +43,10 @@ def _client_name(model: str | None, path: Path) -> str:
 
 def _banner(model: Model, engine: AsyncEngine, server: ServerSettings, address: str, started: float) -> None:
     name = server.served_model_names[0] if server.served_model_names else engine.model_name
-    style = {"fg": typer.colors.GREEN, "bold": True}
     ready = f"Ready in {time.perf_counter() - started:.2f} s"
-    typer.echo(f"{typer.style(ready, **style)}: {model.name}, up to {engine.max_model_len} tokens.")
+    typer.echo(
+        f"{typer.style(ready, fg=typer.colors.GREEN, bold=True)}: {model.name}, up to {engine.max_model_len} tokens."
+    )
     for setting, value, why in model.chosen:
         typer.secho(f"  {setting}: {value} ({why})", fg=typer.colors.BRIGHT_BLACK)
     key = " -H 'Authorization: Bearer KEY'" if server.api_keys else ""

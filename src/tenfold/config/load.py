@@ -76,7 +76,7 @@ def load_settings(
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:
     try:
-        data = msgspec.toml.decode(path.read_bytes())
+        data: dict[str, dict[str, Any]] = msgspec.toml.decode(path.read_bytes())
     except OSError as problem:
         raise TenfoldError(f"The settings file {path} cannot be read: {problem.strerror}.") from None
     except (msgspec.DecodeError, ValueError) as problem:

@@ -44,7 +44,7 @@ class Completion:
         return len(self.sequence.output_ids)
 
     def take(self, sampled: TokenLogprobs) -> RequestOutput:
-        """Account for the token just appended to the sequence; the output's finish_reason says whether it was the last."""
+        """Account for the token just appended to the sequence; its finish_reason says whether it was the last."""
         token = sampled.token_id
         reason: FinishReason | None = None
         stop_reason: str | int | None = None

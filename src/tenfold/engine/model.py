@@ -201,7 +201,7 @@ def _num_blocks(
         blocks = settings.kv_cache_memory_bytes // block_bytes
         if blocks < 1:
             raise TenfoldError(
-                f"kv_cache_memory_bytes is {settings.kv_cache_memory_bytes}, less than one block of {block_bytes} bytes."
+                f"kv_cache_memory_bytes is {settings.kv_cache_memory_bytes}, below one block of {block_bytes} bytes."
             )
         return blocks
     budget = min(DEFAULT_KV_BYTES, _available_memory() // 3)
