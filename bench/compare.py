@@ -105,7 +105,8 @@ def table_rows(results: Sequence[dict[str, Any]]) -> list[list[str]]:
                     result["row"],
                     " ".join(filter(None, (figure["label"], figure["variant"]))),
                     f"{figure['median']:.1f}",
-                    f"{figure['lowest']:.1f} to {figure['highest']:.1f}",
+                    f"{figure['lowest']:.1f}",
+                    f"{figure['highest']:.1f}",
                     f"{figure['ratio']:.2f}" if "ratio" in figure else "",
                     f"{median(shares):.0%}" if shares else "",
                 ]
@@ -134,9 +135,9 @@ def compare_model(name: str, rows: Sequence[Row], options: argparse.Namespace) -
     }
     written = write_results(report, file.stem, options.results)
     if not options.json:
-        columns = ["row", "engine", "tokens/s", "lowest to highest", "tenfold is × this", "of the ceiling"]
+        columns = ["row", "engine", "tokens/s", "lowest", "highest", "ratio", "of ceiling"]
         print_table(
-            f"{file.name}, {options.threads} threads", columns, table_rows(results), right=(2, 3, 4, 5)
+            f"{file.name}, {options.threads} threads", columns, table_rows(results), right=(2, 3, 4, 5, 6)
         )
     say(f"Written: {written}")
     return report

@@ -73,3 +73,18 @@ def test_serve_takes_one_kind_of_load(url: str) -> None:
     result = CliRunner().invoke(app, arguments)
     assert isinstance(result.exception, TenfoldError)
     assert "exclude each other" in str(result.exception)
+
+
+def test_serve_says_what_failed(url: str) -> None:
+    result = CliRunner().invoke(app, ["bench", "serve", "--url", url, *SERVE, "--model", "other"])
+    assert result.exit_code == 0, result.output
+    assert "0 of 3" in result.stdout and "HTTP 404" in result.stdout
+    assert "The first of these got:" in result.stdout and "other" in result.stdout
+
+
+def test_random_prompts_differ_between_runs(url: str) -> None:
+    seeds = set()
+    for _ in range(2):
+        result = CliRunner().invoke(app, ["bench", "serve", "--url", url, *SERVE, "--json"])
+        seeds.add(json.loads(result.stdout)["seed"])
+    assert len(seeds) == 2

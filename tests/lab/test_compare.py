@@ -45,7 +45,7 @@ def test_rounds_are_interleaved_and_medians_compared() -> None:
     assert second["tokens_per_s"]["a"] == [99.0, 1.0, 2.0], "the other variant is kept in the results"
     assert result["ratio_to_best_peer"] == 2.0
     cells = compare.table_rows([result])
-    assert cells[0][-1] == "50%" and cells[1][4] == "2.00"
+    assert cells[0][-1] == "50%" and cells[1][5] == "2.00"
 
 
 def test_rows_by_name() -> None:

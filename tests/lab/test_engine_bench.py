@@ -5,8 +5,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tenfold.config.engine import EngineSettings
 from tenfold.core.errors import TenfoldError
-from tenfold.lab.engine_bench import EngineBenchSettings, bench_engine
+from tenfold.engine.model import load_model
+from tenfold.lab.engine_bench import EngineBench, EngineBenchSettings, bench_engine
 from tests.tiny_models import write_tiny_gguf
 
 SMALL = EngineBenchSettings(
@@ -73,6 +75,17 @@ def test_the_whole_context_can_be_used(tiny: Path) -> None:
 def test_what_cannot_be_measured(tiny: Path, change: dict[str, int], sentence: str) -> None:
     with pytest.raises(TenfoldError, match=sentence):
         bench_engine(tiny, msgspec.structs.replace(SMALL, **change))
+
+
+def test_a_cache_too_small_for_the_depth_is_noticed(tiny: Path) -> None:
+    settings = msgspec.structs.replace(SMALL, depth=64)
+    engine = EngineSettings(
+        threads=1, max_num_seqs=3, max_num_batched_tokens=32, kv_cache_memory_bytes=14 * 16 * 512
+    )
+    model = load_model(tiny, engine)
+    assert model.num_blocks < 3 * (4 + 2)
+    with pytest.raises(TenfoldError, match="in the cache where 64 were meant"):
+        EngineBench(model, settings).run(lambda label, done, total: None)
 
 
 def test_progress_ends_where_it_said(tiny: Path) -> None:

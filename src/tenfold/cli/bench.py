@@ -108,7 +108,14 @@ def serve(
     temperature: float = typer.Option(0.0, "--temperature", min=0.0),
     timeout: float = typer.Option(600.0, "--timeout", min=0.1, help="Seconds a request may take."),
     api_key: Annotated[str | None, typer.Option("--api-key", envvar="TENFOLD_BENCH_API_KEY")] = None,
-    seed: int = typer.Option(0, "--seed", help="Of prompts and arrivals."),
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            "--seed",
+            help="Of prompts and arrivals; the same again finds prompts cached.",
+            show_default="random",
+        ),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Load an OpenAI-compatible server with streaming requests; report TTFT, ITL, throughput and goodput.
@@ -118,6 +125,8 @@ def serve(
 
     Example: tenfold bench serve --concurrency 16 --num-requests 128 --slo-ttft-ms 500 --slo-itl-ms 50
     """
+    import secrets
+
     from tenfold.cli.bench_tables import print_load_report
     from tenfold.cli.console import print_json
     from tenfold.cli.loading import stage_progress
@@ -143,7 +152,7 @@ def serve(
         ignore_eos=ignore_eos,
         temperature=temperature,
         timeout=timeout,
-        seed=seed,
+        seed=secrets.randbelow(2**31) if seed is None else seed,
         **wanted,
     )
     with stage_progress() as progress:

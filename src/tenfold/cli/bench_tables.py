@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import typer
+
 from tenfold.cli.console import print_table
 from tenfold.lab.engine_report import EngineReport
 from tenfold.lab.load.report import LoadReport
@@ -35,7 +37,7 @@ def print_engine_report(report: EngineReport) -> None:
                 report.itl_ms,
             )
         )
-    columns = ["", "tokens/s", "lowest to highest", "of the ceiling", "ms p50", "ms p90", "ms p99"]
+    columns = ["", "tokens/s", "lowest", "highest", "ceiling", "ms p50", "ms p99"]
     print_table(title, columns, rows, right=tuple(range(1, len(columns))))
     if report.ceilings is not None:
         ceilings = report.ceilings
@@ -57,14 +59,18 @@ def print_engine_report(report: EngineReport) -> None:
 def _engine_row(
     label: str, rates: list[float], rate: float, share: float | None, latency: Summary | None
 ) -> list[str]:
-    spread = f"{min(rates):.1f} to {max(rates):.1f}"
+    spread = [_rate(min(rates)), _rate(max(rates))]
     return [
         label,
-        f"{rate:.1f}",
-        spread,
+        _rate(rate),
+        *spread,
         "" if share is None else f"{share:.0%}",
-        *_latency_cells(latency)[:3],
+        *_latency_cells(latency)[:3:2],
     ]
+
+
+def _rate(value: float) -> str:
+    return f"{value:.1f}" if value < 1000 else f"{value:.0f}"
 
 
 def _latency_cells(latency: Summary | None) -> list[str]:
@@ -89,6 +95,7 @@ def print_load_report(report: LoadReport) -> None:
         ["prompt tokens, of them cached", f"{report.prompt_tokens}, {report.cached_tokens}"],
         ["output tokens (counted by)", f"{report.output_tokens} ({report.tokens_counted_by})"],
         ["most requests at once", str(report.peak_concurrency)],
+        ["seed", str(report.seed)],
     ]
     if report.goodput_per_s is not None:
         rows.append(["goodput at the SLO", f"{report.goodput_per_s:.2f} requests/s"])
@@ -106,3 +113,5 @@ def print_load_report(report: LoadReport) -> None:
         print_table(
             "", ["error", "requests"], [[kind, str(n)] for kind, n in report.errors.items()], right=(1,)
         )
+        if report.first_failed_reply:
+            typer.echo(f"The first of these got: {report.first_failed_reply}")

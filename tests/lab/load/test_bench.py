@@ -61,7 +61,9 @@ def test_requests_that_the_server_refuses_are_errors_by_kind(served: RunningServ
     settings = msgspec.structs.replace(CLOSED, url=served.url, model="other")
     assert bench_server(settings, "secret").errors == {"HTTP 404": 7}
     settings = msgspec.structs.replace(CLOSED, url=served.url, model="tiny", prompt_len=2000)
-    assert bench_server(settings, "secret").errors == {"HTTP 400": 7}
+    report = bench_server(settings, "secret")
+    assert report.errors == {"HTTP 400": 7}
+    assert "context_length_exceeded" in (report.first_failed_reply or "")
 
 
 def test_a_missing_key_is_said(served: RunningServer) -> None:
@@ -131,7 +133,7 @@ def in_chunks(*pieces: bytes) -> bytes:
         (in_chunks(PIECE), "the connection was lost"),
         (in_chunks(PIECE) + b"0\r\n\r\n", "the stream ended early"),
         (in_chunks(b'data: {"error": {"message": "x"}}\n\n') + b"0\r\n\r\n", "an error event"),
-        (b"no HTTP at all\r\n\r\n", "the connection was lost"),
+        (b"no HTTP at all\r\n\r\n", "the response is not HTTP"),
         (b"HTTP/1.1 503 Busy\r\nContent-Length: 2\r\n\r\nno", "HTTP 503"),
         (b"", "the connection was lost"),
     ],

@@ -46,6 +46,9 @@ def test_errors_in_the_stream() -> None:
     reader.feed(b'data: {"error": {"message": "broken"}}\n\n', 1.0)
     assert reader.error == "an error event"
     reader = StreamReader()
+    reader.feed(b'data: {"choices": [{"text": "\xff"}]}\n\n', 1.0)
+    assert reader.error == "an event is not a completion chunk"
+    reader = StreamReader()
     reader.feed(b"data: hello\n\n", 1.0)
     assert reader.error == "an event is not a completion chunk"
     assert not reader.complete

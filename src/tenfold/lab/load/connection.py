@@ -17,11 +17,18 @@ OnBody = Callable[[bytes, float], None]
 
 
 class ConnectionLostError(Exception):
-    """The connection ended before the response did; `answered` when some of the response had come."""
+    """The connection ended before the response did.
 
-    def __init__(self, sentence: str, *, answered: bool) -> None:
+    Args:
+        sentence: what happened.
+        answered: some of the response had come.
+        kind: under what to count it.
+    """
+
+    def __init__(self, sentence: str, *, answered: bool, kind: str = "the connection was lost") -> None:
         super().__init__(sentence)
         self.answered = answered
+        self.kind = kind
 
 
 class Target:
@@ -126,7 +133,8 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as problem:
-            self._fail(f"the response is not HTTP: {problem}", answered=True)
+            kind = "the response is not HTTP"
+            self._fail(ConnectionLostError(f"{kind}: {problem}", answered=True, kind=kind))
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -137,7 +145,8 @@ class Connection(asyncio.Protocol):
         if exc is None and self._response.status and not bounded:
             self.on_message_complete()
             return
-        self._fail(str(exc or "the server closed the connection"), answered=bool(self._response.status))
+        sentence = str(exc or "the server closed the connection")
+        self._fail(ConnectionLostError(sentence, answered=bool(self._response.status)))
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header came."""
@@ -160,6 +169,6 @@ class Connection(asyncio.Protocol):
             self.reusable = self.reusable and self._parser.should_keep_alive()
             self._done.set_result(self._response)
 
-    def _fail(self, sentence: str, *, answered: bool) -> None:
+    def _fail(self, problem: ConnectionLostError) -> None:
         if self._done is not None and not self._done.done():
-            self._done.set_exception(ConnectionLostError(sentence, answered=answered))
+            self._done.set_exception(problem)

@@ -24,6 +24,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
         arrivals: when its pieces of text came.
         prompt_tokens, cached_tokens, output_tokens: the server's count; None when it sent none.
         error: kind of failure, None when it completed.
+        reply: the first bytes that came of a response that failed.
     """
 
     due: float
@@ -33,6 +34,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     cached_tokens: int | None = None
     output_tokens: int | None = None
     error: str | None = None
+    reply: str = ""
 
 
 class LoadGenerator:
@@ -106,8 +108,8 @@ class LoadGenerator:
             error = _problem(response, reader)
         except asyncio.TimeoutError:
             error = f"no end within {self._settings.timeout:g} s"
-        except ConnectionLostError:
-            error = "the connection was lost"
+        except ConnectionLostError as lost:
+            error = lost.kind
         except OSError as problem:
             error = f"no connection ({type(problem).__name__})"
         finally:
@@ -122,6 +124,7 @@ class LoadGenerator:
             cached_tokens=details.cached_tokens if details is not None else None,
             output_tokens=usage.completion_tokens if usage is not None else None,
             error=error,
+            reply="" if error is None else reader.head.decode("utf-8", "replace"),
         )
 
     async def _exchange(self, body: bytes, reader: StreamReader) -> Response:

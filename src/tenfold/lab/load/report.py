@@ -25,6 +25,7 @@ class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
         tokens_counted_by: "usage" when the server counted output tokens, "chunks" when pieces of text
             stand for them.
         errors: failed requests by kind.
+        first_failed_reply: the first bytes that the first failed request got; None without.
     """
 
     url: str
@@ -57,6 +58,7 @@ class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
     met_slo: int | None
     goodput_per_s: float | None
     errors: dict[str, int]
+    first_failed_reply: str | None
 
 
 def ttft_ms(trace: Trace) -> float | None:
@@ -129,5 +131,6 @@ def make_report(
         e2e_ms=summarize([1000 * (trace.end - trace.due) for trace in good]),
         met_slo=met if with_slo else None,
         goodput_per_s=met / duration if with_slo else None,
+        first_failed_reply=next((trace.reply for trace in traces if trace.reply), None),
         errors=dict(Counter(trace.error for trace in traces if trace.error is not None).most_common()),
     )

@@ -54,6 +54,7 @@ class StreamChunk(msgspec.Struct, frozen=True):
     error: Any = None
 
 
+HEAD_BYTES = 400
 _decoder = msgspec.json.Decoder(StreamChunk)
 
 
@@ -83,7 +84,8 @@ class StreamReader:
     """Collects one streamed response.
 
     After it: `arrivals` are the times of the pieces of text, `usage` and `finish_reason` what the
-    server sent, `complete` whether the stream came to its end, `error` what was wrong with it.
+    server sent, `complete` whether the stream came to its end, `error` what was wrong with it, `head` the
+    first bytes.
     """
 
     def __init__(self) -> None:
@@ -92,17 +94,20 @@ class StreamReader:
         self.finish_reason: str | None = None
         self.complete = False
         self.error: str | None = None
+        self.head = b""
         self._splitter = EventSplitter()
 
     def feed(self, piece: bytes, now: float) -> None:
         """Take a piece of the body that arrived at `now`."""
+        if len(self.head) < HEAD_BYTES:
+            self.head += piece[: HEAD_BYTES - len(self.head)]
         for data in self._splitter.feed(piece):
             if data == b"[DONE]":
                 self.complete = True
                 continue
             try:
                 chunk = _decoder.decode(data)
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, UnicodeDecodeError):
                 self.error = self.error or "an event is not a completion chunk"
                 continue
             if chunk.error is not None:
