@@ -58,7 +58,7 @@ def test_the_help_names_every_command(tenfold):
         <= set(COMMANDS)
     )
     shown = tenfold("--help")[1]
-    assert all(re.search(rf"^│ {command} ", shown, re.M) for command in COMMANDS)
+    assert all(re.search(rf"^  {command}  ", shown, re.M) for command in COMMANDS)
 
 
 def test_no_command_shows_the_help(tenfold):

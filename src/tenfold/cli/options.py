@@ -10,7 +10,7 @@ import typer
 ModelArgument = Annotated[
     str | None,
     typer.Argument(
-        metavar="[MODEL]",
+        metavar="MODEL",
         help="Catalog name, GGUF file, Hugging Face folder or hub id.",
         show_default="smollm2",
     ),
@@ -37,7 +37,7 @@ MaxModelLenOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ConfigOption = Annotated[
     Path | None,
-    typer.Option("--config", help="TOML file with [engine] and [server]; environment and flags go over it."),
+    typer.Option("--config", help="TOML file with tables [engine] and [server]."),
 ]
 MaxTokensOption = Annotated[int, typer.Option("--max-tokens", "-n", min=1, help="Longest answer, in tokens.")]
 TemperatureOption = Annotated[

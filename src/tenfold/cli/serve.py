@@ -17,10 +17,11 @@ def serve(
         int | None, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.", show_default="8000")
     ] = None,
     api_key: Annotated[
-        list[str] | None, typer.Option(help="Accepted API key; may be given several times.")
+        list[str] | None,
+        typer.Option(help="Accepted API key; may be given several times. None lets everyone in."),
     ] = None,
     served_model_name: Annotated[
-        list[str] | None, typer.Option(help="Name clients use for the model.")
+        list[str] | None, typer.Option(help="Name clients use for the model; may be given several times.")
     ] = None,
     threads: ThreadsOption = None,
     max_model_len: MaxModelLenOption = None,
@@ -28,7 +29,12 @@ def serve(
         int | None, typer.Option(min=1, help="Sequences that run at once.", show_default="64")
     ] = None,
     max_num_batched_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Tokens computed in one step.", show_default="512")
+        int | None,
+        typer.Option(
+            min=1,
+            help="Tokens computed in one step; bounds how long a prefill delays others.",
+            show_default="512",
+        ),
     ] = None,
     block_size: Annotated[
         int | None, typer.Option(min=16, help="Tokens a KV block; a multiple of 16.", show_default="16")
@@ -54,7 +60,16 @@ def serve(
 ) -> None:
     """Serve MODEL over HTTP: /v1/chat/completions, /v1/completions, /metrics, and a chat page at /.
 
-    Example: tenfold serve smollm2 --port 8000, then point any OpenAI client at http://127.0.0.1:8000/v1.
+    \b
+    Examples:
+      tenfold serve
+      tenfold serve model.gguf --port 9000 --api-key secret
+      tenfold serve org/name:Q4_K_M --max-model-len 4096 --config tenfold.toml
+
+    Then point any OpenAI client at http://127.0.0.1:8000/v1.
+
+    Settings may also stand in the file of --config, or in the environment as TENFOLD_ and the name in capitals
+    (TENFOLD_PORT=9000, TENFOLD_API_KEYS=one,two); flags win over the environment, which wins over the file.
     """
     started = time.perf_counter()
     from tenfold.cli.loading import resolve_model
