@@ -10,6 +10,12 @@ namespace {
 // About 50 microseconds of spinning covers the gap between two ops and between two steps; longer idling parks.
 constexpr int kSpins = 4000;
 
+constexpr uint64_t kFieldMask = (1 << 20) - 1;
+constexpr uint64_t kNumberMask = (1 << 24) - 1;
+inline uint64_t number_of(uint64_t ticket) { return ticket >> 40; }
+inline uint64_t tasks_of(uint64_t ticket) { return (ticket >> 20) & kFieldMask; }
+inline uint64_t next_of(uint64_t ticket) { return ticket & kFieldMask; }
+
 inline void pause_cpu() {
 #ifdef TENFOLD_X86
   _mm_pause();
@@ -28,55 +34,59 @@ ThreadPool::~ThreadPool() {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     stop_.store(true);
-    epoch_.fetch_add(1);
   }
   wake_.notify_all();
   for (auto& thread : threads_) thread.join();
 }
 
-void ThreadPool::drain(int thread) {
-  for (int task = next_.fetch_add(1, std::memory_order_relaxed); task < tasks_;
-       task = next_.fetch_add(1, std::memory_order_relaxed))
-    call_(context_, task, thread);
+// Claims and runs tasks until the job that `ticket` belongs to has none left. A thread overshoots the last task once a
+// job, so the field cannot overflow into its neighbour.
+void ThreadPool::drain(int thread, uint64_t ticket) {
+  const uint64_t number = number_of(ticket);
+  for (;;) {
+    ticket = ticket_.fetch_add(1, std::memory_order_acq_rel);
+    if (next_of(ticket) >= tasks_of(ticket)) return;
+    call_(context_, static_cast<int>(next_of(ticket)), thread);
+    done_.fetch_add(1, std::memory_order_acq_rel);
+    if (number_of(ticket_.load(std::memory_order_acquire)) != number) return;
+  }
 }
 
 void ThreadPool::dispatch(int tasks, Call call, const void* context) {
-  tasks_ = tasks;
   call_ = call;
   context_ = context;
-  next_.store(0, std::memory_order_relaxed);
-  busy_.store(size_ - 1, std::memory_order_relaxed);
-  bool anyone_parked;
-  {
+  done_.store(0, std::memory_order_relaxed);
+  const uint64_t number = (number_of(ticket_.load(std::memory_order_relaxed)) + 1) & kNumberMask;
+  const uint64_t ticket = (number << 40) | (static_cast<uint64_t>(tasks) << 20);
+  ticket_.store(ticket, std::memory_order_seq_cst);
+  if (parked_.load(std::memory_order_seq_cst) > 0) {
     std::lock_guard<std::mutex> lock(mutex_);
-    epoch_.fetch_add(1, std::memory_order_release);
-    anyone_parked = parked_ > 0;
+    wake_.notify_all();
   }
-  if (anyone_parked) wake_.notify_all();
-  drain(0);
-  // Workers hold the job's fields until they check out, so the next job may only be posted after that.
+  drain(0, ticket);
   int spins = 0;
-  while (busy_.load(std::memory_order_acquire) != 0) {
+  while (done_.load(std::memory_order_acquire) != tasks) {
     if (++spins < kSpins) pause_cpu();
     else std::this_thread::yield();
   }
 }
 
 void ThreadPool::work(int thread) {
-  uint64_t seen = 0;
+  uint64_t seen = 0;  // the job this thread found empty last
+  auto is_new = [&] { return number_of(ticket_.load(std::memory_order_seq_cst)) != seen; };
   for (;;) {
     int spins = 0;
-    while (epoch_.load(std::memory_order_acquire) == seen && ++spins < kSpins) pause_cpu();
-    if (epoch_.load(std::memory_order_acquire) == seen) {
+    while (!is_new() && !stop_.load(std::memory_order_relaxed) && ++spins < kSpins) pause_cpu();
+    if (!is_new()) {
       std::unique_lock<std::mutex> lock(mutex_);
-      ++parked_;
-      wake_.wait(lock, [&] { return epoch_.load(std::memory_order_acquire) != seen; });
-      --parked_;
+      parked_.fetch_add(1, std::memory_order_seq_cst);
+      wake_.wait(lock, [&] { return is_new() || stop_.load(); });
+      parked_.fetch_sub(1, std::memory_order_seq_cst);
     }
-    ++seen;
     if (stop_.load()) return;
-    drain(thread);
-    busy_.fetch_sub(1, std::memory_order_release);
+    const uint64_t ticket = ticket_.load(std::memory_order_acquire);
+    seen = number_of(ticket);
+    if (next_of(ticket) < tasks_of(ticket)) drain(thread, ticket);
   }
 }
 

@@ -1,5 +1,6 @@
 // The resident thread pool. Threads split outputs, never sums, so results do not depend on how many there are.
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -27,29 +28,34 @@ class ThreadPool {
       for (int task = 0; task < tasks; ++task) body(task, 0);
       return;
     }
-    dispatch(tasks, [](const void* context, int task, int thread) {
-      (*static_cast<const Body*>(context))(task, thread);
-    }, &body);
+    for (int first = 0; first < tasks; first += kMaxTasks) {
+      auto shifted = [&](int task, int thread) { body(first + task, thread); };
+      dispatch(std::min(tasks - first, kMaxTasks), [](const void* context, int task, int thread) {
+        (*static_cast<const decltype(shifted)*>(context))(task, thread);
+      }, &shifted);
+    }
   }
 
  private:
   using Call = void (*)(const void*, int, int);
+  static constexpr int kMaxTasks = (1 << 20) - 4096;  // leaves room for every thread to overshoot once
   void dispatch(int tasks, Call call, const void* context);
   void work(int thread);
-  void drain(int thread);
+  void drain(int thread, uint64_t first);
 
   int size_;
   std::vector<std::thread> threads_;
-  std::atomic<uint64_t> epoch_{0};
-  alignas(64) std::atomic<int> next_{0};
-  alignas(64) std::atomic<int> busy_{0};
-  std::atomic<bool> stop_{false};
-  int tasks_ = 0;
+  // The job's number (24 bits), its tasks (20) and the next task to hand out (20), in one word: whoever claims a task
+  // from it knows the job is still open, so the fields below hold still. A worker that comes late finds nothing to
+  // claim and is not waited for, which matters when other programs have taken its CPU.
+  alignas(64) std::atomic<uint64_t> ticket_{0};
+  alignas(64) std::atomic<int> done_{0};
   Call call_ = nullptr;
   const void* context_ = nullptr;
   std::mutex mutex_;
   std::condition_variable wake_;
-  int parked_ = 0;
+  std::atomic<int> parked_{0};
+  std::atomic<bool> stop_{false};
 };
 
 }  // namespace tenfold

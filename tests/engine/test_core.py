@@ -142,7 +142,7 @@ def test_a_prompt_longer_than_the_cache_is_refused(tiny: Path) -> None:
 
 
 def test_a_full_queue_is_overload_and_harms_nobody(tiny: Path) -> None:
-    core = engine(tiny, max_waiting=2)
+    core = engine(tiny, max_waiting=1, max_num_seqs=1)
     for name in "ab":
         core.add(request(name))
     with pytest.raises(OverloadedError):
