@@ -109,3 +109,10 @@ def test_a_start_imports_little(store):
         for text in (code, bare)
     )
     assert loaded == base
+
+
+def test_what_is_no_file_is_called_so(tmp_path):
+    os.mkfifo(tmp_path / "pipe.gguf")
+    for name in (tmp_path / "pipe.gguf", "/dev/zero"):
+        with pytest.raises(ModelNotFoundError, match="neither an ordinary file nor a folder"):
+            resolve(str(name))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tenfold.config.engine import EngineSettings
-from tenfold.config.load import Settings, Source, load_settings
+from tenfold.config.load import MAX_FILE_BYTES, Settings, Source, load_settings
 from tenfold.config.server import ServerSettings
 from tenfold.core.errors import TenfoldError
 
@@ -95,3 +97,23 @@ def test_an_absent_file_and_one_that_is_not_text_get_a_sentence(tmp_path):
 def test_a_wrong_variable_gets_a_sentence():
     with pytest.raises(TenfoldError, match=r"wrong value.*\$\.server\.port"):
         load_settings({}, environment={"TENFOLD_PORT": "http"})
+
+
+def test_an_endless_file_is_not_read_to_its_end():
+    with pytest.raises(TenfoldError, match=f"more than {MAX_FILE_BYTES} bytes"):
+        load_settings({}, config_file=Path("/dev/zero"), environment={})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("MAX_BODY_BYTES", "-1"),
+        ("MAX_PROMPTS", "0"),
+        ("BODY_TIMEOUT_S", "nan"),
+        ("BODY_TIMEOUT_S", "inf"),
+        ("SHUTDOWN_TIMEOUT_S", "-5"),
+    ],
+)
+def test_values_that_mean_nothing(name, value):
+    with pytest.raises(TenfoldError, match=name.lower()):
+        load_settings({}, environment={f"TENFOLD_{name}": value})

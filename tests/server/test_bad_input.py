@@ -45,6 +45,11 @@ BAD_JSON = [
 
 BAD_FIELDS = [
     (CHAT, b"[]", None),
+    (CHAT, chat(seed=10**400), "seed"),
+    (CHAT, chat(max_completion_tokens=-1), "max_completion_tokens"),
+    (TEXT, text(max_tokens=-(10**400)), "max_tokens"),
+    (TEXT, text(prompt=["a"] * 100, n=3), "n"),
+    (TEXT, text(logit_bias={str(token): 1 for token in range(1025)}), "logit_bias"),
     (CHAT, b"{}", "messages"),
     (CHAT, b'{"messages": []}', "messages"),
     (CHAT, b'{"messages": [{}]}', "messages[0].role"),

@@ -61,6 +61,16 @@ def test_one_long_header_is_431(shared):
     assert answer.startswith(b"HTTP/1.1 431")
 
 
+def test_endless_trailers_are_cut_off(shared):
+    with dial(shared) as client:
+        client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n")
+        with pytest.raises(OSError):
+            for number in range(100_000):
+                client.sendall(b"X-%d: %s\r\n" % (number, b"x" * 1000))
+                assert number < 5000, "the server took 5 MB of trailers"
+    assert shared.client.get("/health").status_code == 200
+
+
 def test_a_body_longer_than_the_bound_on_heads_is_fine(shared):
     body = json.dumps({"prompt": "a", "x": "y" * 200_000})
     for _ in range(2):  # on the same connection

@@ -44,6 +44,10 @@ def resolve(model: str | None, *, progress: Progress | None = None) -> Path:
             return path
         if model and path.is_dir():
             return _model_in(path)
+        if model and path.exists():
+            raise ModelNotFoundError(
+                f"{path} is neither an ordinary file nor a folder; give a GGUF file or a Hugging Face folder."
+            )
     except (OSError, ValueError, RuntimeError):
         pass  # too long for a path, or with a NUL, or of an unknown user: then it is none
     hub_id = _HUB_ID.fullmatch(model)

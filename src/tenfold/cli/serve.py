@@ -51,7 +51,7 @@ def serve(
         ),
     ] = None,
     max_waiting: Annotated[
-        int | None, typer.Option(min=0, help="Requests that may wait; more get 429.", show_default="1024")
+        int | None, typer.Option(min=1, help="Requests that may wait; more get 429.", show_default="1024")
     ] = None,
     chat_template: Annotated[
         str | None, typer.Option(help="File with a Jinja chat template to use instead of the model's.")

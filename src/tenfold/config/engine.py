@@ -15,8 +15,8 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
         max_num_seqs: sequences that run at once.
         max_num_batched_tokens: tokens computed in one step; bounds how long a prefill can delay a decode.
         block_size: tokens a KV block, a multiple of 16.
-        kv_cache_memory_bytes: size of the KV cache; None takes what max_num_seqs full contexts need, at most 2 GiB or
-            a third of the memory now available, and at least one full context.
+        kv_cache_memory_bytes: size of the KV cache; None takes what max_num_seqs full contexts need, at most
+            2 GiB or a third of the memory now available, and at least one full context if three quarters hold it.
         enable_prefix_caching: reuse KV blocks of equal prefixes.
         max_waiting: requests that may wait; more get 429.
         chat_template: file with a Jinja chat template to use instead of the model's.

@@ -13,6 +13,9 @@ from tenfold.config.engine import EngineSettings
 from tenfold.config.server import ServerSettings
 from tenfold.core.errors import TenfoldError
 
+MAX_FILE_BYTES = 1 << 20
+MAX_SECONDS = 86_400.0
+
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that can be set."""
@@ -71,12 +74,30 @@ def load_settings(
         settings = msgspec.convert(sections, Settings, strict=False)
     except msgspec.ValidationError as problem:
         raise TenfoldError(f"A setting has a wrong value: {problem}.") from None
+    _check_server(settings.server)
     return settings, list(sources.values())
+
+
+def _check_server(server: ServerSettings) -> None:
+    for name in ("max_body_bytes", "max_pending_body_bytes", "max_waiting", "max_prompts"):
+        if getattr(server, name) < 1:
+            raise TenfoldError(f"{name} is {getattr(server, name)}; it must be at least 1.")
+    for name in ("body_timeout_s", "shutdown_timeout_s"):
+        seconds = getattr(server, name)
+        if not 0 <= seconds <= MAX_SECONDS:  # false for NaN
+            raise TenfoldError(f"{name} is {seconds}; it must be at least 0 and at most {MAX_SECONDS:g}.")
 
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:
     try:
-        data: dict[str, dict[str, Any]] = msgspec.toml.decode(path.read_bytes())
+        with path.open("rb") as file:
+            # Not the whole of it: an endless file, such as a device, would fill the memory.
+            text = file.read(MAX_FILE_BYTES + 1)
+        if len(text) > MAX_FILE_BYTES:
+            raise TenfoldError(
+                f"The settings file {path} has more than {MAX_FILE_BYTES} bytes; give another."
+            )
+        data: dict[str, dict[str, Any]] = msgspec.toml.decode(text)
     except OSError as problem:
         raise TenfoldError(f"The settings file {path} cannot be read: {problem.strerror}.") from None
     except (msgspec.DecodeError, ValueError) as problem:

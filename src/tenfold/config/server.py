@@ -20,7 +20,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         max_pending_body_bytes: bytes of request bodies held in memory at once, over all requests.
         body_timeout_s: seconds a client may take to send its body.
         max_waiting: requests the engine may hold waiting before new ones are refused with 429.
-        max_prompts: prompts in one /v1/completions request.
+        max_prompts: prompts in one /v1/completions request, and completions (prompts times n) if above 64.
         cors_origins: web origins allowed to call from a browser; ("*",) allows all.
         shutdown_timeout_s: seconds running requests get to finish after a stop signal.
     """

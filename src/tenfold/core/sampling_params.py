@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import msgspec
 
 from tenfold.core.errors import InvalidRequestError
@@ -11,6 +9,9 @@ from tenfold.core.errors import InvalidRequestError
 MAX_LOGPROBS = 20
 MAX_STOP_STRINGS = 16
 MAX_N = 64
+# Every step reads these lists again, so a long one would slow down everybody.
+MAX_LOGIT_BIAS = 1024
+MAX_STOP_TOKEN_IDS = 1024
 
 
 class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,7 +27,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
         repetition_penalty: over prompt and output tokens (arXiv:1909.05858); 1 is off.
         presence_penalty: subtracted once for each token already in the output.
         frequency_penalty: subtracted for every occurrence in the output.
-        logit_bias: token id to a number added to its logit.
+        logit_bias: token id to a number added to its logit, 1,024 at most.
         seed: same seed, same text, whatever else runs; None draws a seed at admission.
         max_tokens: bound on output tokens; None is up to the model's context length.
         min_tokens: end and stop tokens are banned until this many tokens are out.
@@ -87,22 +88,37 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
             )
         if any(not text for text in self.stop):
             raise InvalidRequestError("stop has an empty string; remove it.", param="stop")
+        for name, listed, limit in (
+            ("logit_bias", len(self.logit_bias), MAX_LOGIT_BIAS),
+            ("stop_token_ids", len(self.stop_token_ids), MAX_STOP_TOKEN_IDS),
+        ):
+            if listed > limit:
+                raise InvalidRequestError(f"{name} has {listed} token ids; the limit is {limit}.", param=name)
         for token_id, bias in self.logit_bias.items():
-            _in_range(f"logit_bias[{token_id}]", bias, -100.0, 100.0)
             _token_in_vocab("logit_bias", token_id, vocab_size)
+            _in_range(f"logit_bias[{token_id}]", bias, -100.0, 100.0)
         for token_id in self.stop_token_ids:
             _token_in_vocab("stop_token_ids", token_id, vocab_size)
 
 
 def _in_range(name: str, value: float, low: float, high: float, *, open_low: bool = False) -> None:
-    if not math.isfinite(value) or value > high or value < low or (open_low and value == low):
-        least = f"above {low:g}" if open_low else f"at least {low:g}"
-        raise InvalidRequestError(f"{name} is {value}; it must be {least} and at most {high:g}.", param=name)
+    # Only comparisons: they are exact for ints of any size, and false for NaN.
+    if low <= value <= high and not (open_low and value == low):
+        return
+    least = f"above {low:.16g}" if open_low else f"at least {low:.16g}"
+    raise InvalidRequestError(
+        f"{name} is {_shown(value)}; it must be {least} and at most {high:.16g}.", param=name
+    )
+
+
+def _shown(value: float) -> str:
+    text = str(value)
+    return text if len(text) <= 40 else f"{text[:40]}..."
 
 
 def _token_in_vocab(name: str, token_id: int, vocab_size: int | None) -> None:
     if token_id < 0 or (vocab_size is not None and token_id >= vocab_size):
         limit = "" if vocab_size is None else f" and below the vocabulary's size, {vocab_size}"
         raise InvalidRequestError(
-            f"{name} names token {token_id}; ids must be at least 0{limit}.", param=name
+            f"{name} names token {_shown(token_id)}; ids must be at least 0{limit}.", param=name
         )

@@ -17,17 +17,21 @@ from tenfold.checkpoints.dequantize import dequantize
 from tenfold.checkpoints.open import open_checkpoint
 from tenfold.config.engine import EngineSettings
 from tenfold.core.errors import TenfoldError
+from tenfold.engine.memory import available_memory, total_memory
 from tenfold.engine.runner import Runner
 from tenfold.kernels.isa import choose_isa
 from tenfold.kernels.lower import Lowering
 from tenfold.models.build import build_program
 from tenfold.program.program import Program
-from tenfold.text.chat_template import ChatTemplate
+from tenfold.text.chat_template import MAX_SOURCE_CHARS, ChatTemplate
 from tenfold.text.tokenizer import Tokenizer
 
 # Logits are computed for this many sampled rows at a time, which bounds their buffer for large vocabularies.
 MAX_LOGIT_ROWS = 32
 DEFAULT_KV_BYTES = 2 << 30
+MAX_BLOCK_SIZE = 4096
+# More than any machine has CPUs for; each thread takes time to start and memory for its stack.
+MAX_THREADS = 1024
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,8 +159,10 @@ def load_chat_template(source: TokenizerSource, file: str | None = None) -> Chat
     text = source.chat_template
     if file is not None:
         try:
-            text = Path(file).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as problem:
+            with Path(file).open(encoding="utf-8") as opened:
+                # One more than the limit, which ChatTemplate then refuses; an endless file is not read whole.
+                text = opened.read(MAX_SOURCE_CHARS + 1)
+        except (OSError, ValueError) as problem:
             raise TenfoldError(f"The chat template {file} cannot be read: {problem}.") from None
     return ChatTemplate(text, source.special) if text else None
 
@@ -168,12 +174,16 @@ def open_model(path: Path) -> tuple[Checkpoint, Program]:
 
 
 def _check_settings(settings: EngineSettings) -> None:
-    if settings.block_size < 16 or settings.block_size % 16 != 0:
-        raise TenfoldError(f"block_size is {settings.block_size}; it must be a multiple of 16.")
-    for name in ("max_num_seqs", "max_num_batched_tokens", "max_waiting", "threads", "max_model_len"):
+    if not 16 <= settings.block_size <= MAX_BLOCK_SIZE or settings.block_size % 16 != 0:
+        raise TenfoldError(
+            f"block_size is {settings.block_size}; it must be a multiple of 16, at most {MAX_BLOCK_SIZE}."
+        )
+    limits = {"max_num_seqs": 2**20, "max_num_batched_tokens": 2**20, "max_waiting": 2**20}
+    limits |= {"max_model_len": 2**31 - 1, "threads": MAX_THREADS}
+    for name, limit in limits.items():
         value = getattr(settings, name)
-        if value is not None and not 1 <= value <= 2**20:
-            raise TenfoldError(f"{name} is {value}; it must be at least 1 and at most {2**20}.")
+        if value is not None and not 1 <= value <= limit:
+            raise TenfoldError(f"{name} is {value}; it must be at least 1 and at most {limit}.")
     if settings.max_num_batched_tokens < settings.max_num_seqs:
         raise TenfoldError(
             f"max_num_batched_tokens is {settings.max_num_batched_tokens}, below max_num_seqs, "
@@ -198,18 +208,28 @@ def _num_blocks(
     block_bytes = program.kv.bytes_per_token * settings.block_size
     one_context = -(-max_model_len // settings.block_size)
     if settings.kv_cache_memory_bytes is not None:
+        if settings.kv_cache_memory_bytes > total_memory():
+            raise TenfoldError(
+                f"kv_cache_memory_bytes is {settings.kv_cache_memory_bytes}, but there are only "
+                f"{total_memory()} bytes of memory; lower it."
+            )
         blocks = settings.kv_cache_memory_bytes // block_bytes
         if blocks < 1:
             raise TenfoldError(
                 f"kv_cache_memory_bytes is {settings.kv_cache_memory_bytes}, below one block of {block_bytes} bytes."
             )
         return blocks
-    budget = min(DEFAULT_KV_BYTES, _available_memory() // 3)
-    blocks = max(min(budget // block_bytes, one_context * settings.max_num_seqs), one_context)
-    why = f"at most 2 GiB or a third of free memory, and at least one context of {max_model_len} tokens"
+    available = available_memory()
+    budget = min(DEFAULT_KV_BYTES, available // 3) // block_bytes
+    # One whole context is worth more than a third of the memory, but not being killed for using all of it.
+    least = min(one_context, available * 3 // 4 // block_bytes)
+    blocks = max(min(budget, one_context * settings.max_num_seqs), least, 1)
+    if blocks < one_context:
+        held = blocks * settings.block_size
+        why = (
+            f"three quarters of free memory; sequences can have {held} of the model's {max_model_len} tokens"
+        )
+    else:
+        why = f"at most 2 GiB or a third of free memory, and at least one context of {max_model_len} tokens"
     chosen.append(("kv_cache", f"{blocks * block_bytes / 2**20:.0f} MiB", why))
     return blocks
-
-
-def _available_memory() -> int:
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -78,6 +78,11 @@ def read_job(service: Service, body: bytes) -> Job:
 
 def _check(request: ChatRequest) -> None:
     check_common(request)
+    if request.max_completion_tokens is not None and request.max_completion_tokens < 1:
+        raise InvalidRequestError(
+            "max_completion_tokens must be at least 1; leave it out to use all the room there is.",
+            param="max_completion_tokens",
+        )
     top = request.top_logprobs
     if top is not None and not 0 <= top <= MAX_LOGPROBS:
         raise InvalidRequestError(

@@ -11,6 +11,7 @@ from starlette.routing import Route
 
 from tenfold.core.errors import InvalidRequestError
 from tenfold.core.request import RequestOutput, TokenLogprobs
+from tenfold.core.sampling_params import MAX_N
 from tenfold.observe.metrics import RequestTimer
 from tenfold.server.decoding import decode
 from tenfold.server.fanin import Batch
@@ -55,7 +56,14 @@ def read_job(service: Service, body: bytes) -> tuple[Job, list[str]]:
         logprobs=request.logprobs,
         vocab_size=engine.vocab_size,
     )
-    sources = _split(request.prompt, service.settings.max_prompts)
+    limit = service.settings.max_prompts
+    sources = _split(request.prompt, limit)
+    if len(sources) * sampling.n > max(limit, MAX_N):
+        raise InvalidRequestError(
+            f"{len(sources)} prompts with n {sampling.n} make {len(sources) * sampling.n} completions; "
+            f"the limit is {max(limit, MAX_N)}.",
+            param="n",
+        )
     prompts: list[tuple[int, ...]] = []
     echoes: list[str] = []
     add_special = request.add_special_tokens is not False

@@ -26,6 +26,7 @@ class Connection(HttpToolsProtocol):
         self._in_head = True
         self._heads = 0
         self._head_bytes = 0
+        self._field_bytes = 0
         self._head_timer: asyncio.TimerHandle | None = None
         self._ahead: list[RequestResponseCycle] = []
 
@@ -54,17 +55,21 @@ class Connection(HttpToolsProtocol):
         if in_head and heads == self._heads:
             self._head_bytes += len(data)
             if self._head_bytes > MAX_HEAD_BYTES:
-                self._refuse(
-                    ApiError(
-                        431,
-                        f"The request's head is longer than {MAX_HEAD_BYTES} bytes, the limit; shorten it.",
-                    )
-                )
+                self._refuse_long_head()
 
     def on_message_begin(self) -> None:
         """A request's first line begins."""
         self._in_head = True
+        self._field_bytes = 0
         super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header field, or a trailer field after a chunked body; all are kept, so all are counted."""
+        self._field_bytes += len(name) + len(value)
+        if self._field_bytes > MAX_HEAD_BYTES:
+            self._refuse_long_head()
+        else:
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """A request's head is complete."""
@@ -97,6 +102,11 @@ class Connection(HttpToolsProtocol):
         )
         self.transport.write(head.encode() + body)
         self.transport.close()
+
+    def _refuse_long_head(self) -> None:
+        self._refuse(
+            ApiError(431, f"The request's head is longer than {MAX_HEAD_BYTES} bytes, the limit; shorten it.")
+        )
 
     def _start_head_timer(self) -> None:
         if self._head_timer is None:
