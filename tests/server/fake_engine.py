@@ -11,6 +11,7 @@ import msgspec
 
 from tenfold.core.errors import InvalidRequestError, OverloadedError
 from tenfold.core.request import Request, RequestOutput, TokenLogprobs
+from tenfold.text.chat_template import ChatTemplate
 
 BOS = 256
 _WORDS = {BOS: b"<s>", 257: b"</s>", 258: b"<|im_start|>", 259: b"<|im_end|>", 260: b"hello", 261: b" world"}
@@ -70,6 +71,7 @@ class FakeTemplate:
 
     def __init__(self) -> None:
         self.asked: dict[str, Any] = {}
+        self.plain = ChatTemplate("").plain
 
     def render(
         self,

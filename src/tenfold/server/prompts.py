@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from tenfold.core.errors import InvalidRequestError
 from tenfold.server.engine import Engine
 from tenfold.server.protocol import Message
@@ -154,7 +152,7 @@ def _too_long(what: str, limit: int, param: str) -> InvalidRequestError:
 
 
 def _plain_message(message: Message, where: str) -> dict[str, Any]:
-    """A message as templates expect it: text content, tool arguments as objects."""
+    """A message as templates expect it: the content as text."""
     if message.role not in ROLES:
         raise InvalidRequestError(
             f"{where}.role is {message.role[:40]!r}; it must be one of {', '.join(ROLES)}.",
@@ -170,7 +168,7 @@ def _plain_message(message: Message, where: str) -> dict[str, Any]:
         if value is not None:
             plain[name] = value
     if message.tool_calls:
-        plain["tool_calls"] = [_tool_call(call) for call in message.tool_calls]
+        plain["tool_calls"] = message.tool_calls
     return plain
 
 
@@ -194,15 +192,3 @@ def _text_content(message: Message, where: str) -> str:
             raise InvalidRequestError(f"{param}.text is missing; give a text.", param=f"{param}.text")
         texts.append(part.text)
     return "\n".join(texts)
-
-
-def _tool_call(call: dict[str, Any]) -> dict[str, Any]:
-    """The call with its arguments as an object: clients send a JSON string, templates print objects."""
-    function = call.get("function")
-    if not isinstance(function, dict) or not isinstance(function.get("arguments"), str):
-        return call
-    try:
-        arguments = msgspec.json.decode(function["arguments"])
-    except (msgspec.DecodeError, RecursionError):
-        return call
-    return {**call, "function": {**function, "arguments": arguments}}

@@ -53,8 +53,9 @@ class ChatPromptEncoder:
             InvalidRequestError: as ChatTemplate.render and Tokenizer.encode.
         """
         marks = _Marks(self._special)
+        # Made plain first: joined parts and decoded arguments may spell what their pieces did not.
         text = self._template.render(
-            [marks.hide(dict(message)) for message in messages],
+            [marks.hide(message) for message in self._template.plain(messages)],
             tools=None if tools is None else [marks.hide(dict(tool)) for tool in tools],
             **options,
         )
@@ -93,7 +94,7 @@ class _Marks:
         if isinstance(value, Mapping):
             return {self.hide(key): self.hide(item) for key, item in value.items()}
         if isinstance(value, (list, tuple)):
-            return [self.hide(item) for item in value]
+            return [self.hide(item) for item in self._sealed(value)]
         return value
 
     def parts(self, text: str) -> list[tuple[str, bool]]:
@@ -108,6 +109,21 @@ class _Marks:
             elif piece:
                 parts.append((piece, False))
         return parts
+
+    def _sealed(self, items: Sequence[Any]) -> Sequence[Any]:
+        """Return parts of text as one part where, side by side, they would spell a special token."""
+        if self._special is None:
+            return items
+        found = [item.get("text") for item in items if isinstance(item, Mapping)]
+        texts = [text for text in found if isinstance(text, str)]
+        if len(texts) < 2 or len(texts) < len(items):
+            return items
+        apart = sum(len(self._special.findall(text)) for text in texts)
+        # Templates write parts one after the other, some without the blanks around them.
+        for together in ("".join(texts), "".join(map(str.strip, texts))):
+            if len(self._special.findall(together)) != apart:
+                return [{"type": "text", "text": "".join(texts)}]
+        return items
 
     def _mark(self, match: re.Match[str]) -> str:
         self._hidden.append(match[0])

@@ -79,7 +79,7 @@ class ChatTemplate:
                 "new one; set one of them.",
                 param="continue_final_message",
             )
-        plain = [self._plain(message, index) for index, message in enumerate(messages)]
+        plain = self.plain(messages)
         last = _text_of(plain[-1].get("content")) if plain else None
         if continue_final_message and last is None:
             raise InvalidRequestError(
@@ -94,6 +94,13 @@ class ChatTemplate:
         }
         text = self._run(self._template, variables, seconds)
         return text if last is None or not continue_final_message else _cut_after(text, last)
+
+    def plain(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
+        """Return the messages as the template wants them: contents as text or parts, tool arguments as objects.
+
+        A second time it changes nothing. InvalidRequestError: a content is no text.
+        """
+        return [self._plain(message, index) for index, message in enumerate(messages)]
 
     def _compile(self, source: str) -> jinja2.Template:
         if len(source) > MAX_SOURCE_CHARS:
@@ -207,8 +214,9 @@ def _parsed_calls(calls: Any) -> Any:
             try:
                 value = json.loads(arguments)
             except (ValueError, RecursionError):
-                value = arguments
-            call = {**call, "function": {**function, "arguments": value}}
+                value = None
+            if isinstance(value, dict):
+                call = {**call, "function": {**function, "arguments": value}}
         parsed.append(call)
     return parsed
 

@@ -156,8 +156,11 @@ def _sentencepiece(reader: _Metadata, cache_dir: Path | None) -> Backend:
 class _SentencePieceText:
     """Makes of a text what SentencePiece sees of it.
 
-    names = [pieces[i] for i, kind in enumerate(types) if kind in (_CONTROL, _UNKNOWN) and pieces[i]]
-    the chats such models were trained on, after each special token.
+    The mark in a text is a space to it. With a space prefix each stretch between special tokens gets a space in
+    front, as in the chats such models were trained on.
+
+    Args:
+        special: texts of the special tokens; None for a model without the space prefix.
     """
 
     def __init__(self, special: list[str] | None) -> None:
