@@ -11,6 +11,7 @@ import msgspec
 
 from tenfold.core.errors import InvalidRequestError, OverloadedError
 from tenfold.core.request import Request, RequestOutput, TokenLogprobs
+from tenfold.core.stats import EngineStats
 from tenfold.text.chat_template import ChatTemplate
 
 BOS = 256
@@ -89,19 +90,6 @@ class FakeTemplate:
         return text + ("<|im_start|>assistant\n" if add_generation_prompt else "")
 
 
-class FakeStats(msgspec.Struct, frozen=True, kw_only=True):
-    num_running: int
-    num_waiting: int
-    kv_usage: float
-    prefix_queries_tokens: int
-    prefix_hit_tokens: int
-    preemptions: int
-    steps: int
-    prompt_tokens: int
-    generation_tokens: int
-    dead: str | None
-
-
 class FakeEngine:
     """Speaks the engine's protocol.
 
@@ -158,8 +146,8 @@ class FakeEngine:
             await asyncio.sleep(0.005)
         return not self.running
 
-    def stats(self) -> FakeStats:
-        return FakeStats(
+    def stats(self) -> EngineStats:
+        return EngineStats(
             num_running=len(self.running),
             num_waiting=self.num_waiting,
             kv_usage=0.25,

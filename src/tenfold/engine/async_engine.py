@@ -14,9 +14,9 @@ import msgspec
 
 from tenfold.core.errors import EngineError, OverloadedError
 from tenfold.core.request import Request, RequestOutput
+from tenfold.core.stats import EngineStats
 from tenfold.engine.core import EngineCore
 from tenfold.engine.model import Model
-from tenfold.engine.stats import EngineStats
 from tenfold.text.chat_template import ChatTemplate
 from tenfold.text.tokenizer import Tokenizer
 

@@ -9,9 +9,9 @@ from itertools import count
 
 from tenfold.core.errors import InvalidRequestError
 from tenfold.core.request import Request, RequestOutput, TokenLogprobs
+from tenfold.core.stats import EngineStats
 from tenfold.engine.completion import Completion
 from tenfold.engine.model import Model
-from tenfold.engine.stats import EngineStats
 from tenfold.kv.manager import KVManager
 from tenfold.sampling.batch import SamplingRow
 from tenfold.scheduler.config import SchedulerConfig

@@ -9,8 +9,9 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from tenfold.core.stats import EngineStats
 from tenfold.observe.histogram import Histogram
 
 if TYPE_CHECKING:
@@ -33,46 +34,6 @@ _REQUEST_BOUNDS = (
     *(120.0, 240.0, 480.0, 960.0, 1920.0, 7680.0),
 )
 _LENGTH_BOUNDS = tuple(float(base * 10**power) for power in range(6) for base in (1, 2, 5))
-
-
-class EngineStats(Protocol):
-    """What the metrics read of the engine's counters."""
-
-    @property
-    def num_running(self) -> int:
-        """Requests being computed."""
-
-    @property
-    def num_waiting(self) -> int:
-        """Requests waiting for their first step."""
-
-    @property
-    def kv_usage(self) -> float:
-        """Share of KV blocks in use, 0 to 1."""
-
-    @property
-    def prefix_queries_tokens(self) -> int:
-        """Prompt tokens looked up in the prefix cache."""
-
-    @property
-    def prefix_hit_tokens(self) -> int:
-        """Prompt tokens found in the prefix cache."""
-
-    @property
-    def preemptions(self) -> int:
-        """Times a sequence lost its blocks."""
-
-    @property
-    def prompt_tokens(self) -> int:
-        """Prompt tokens taken in."""
-
-    @property
-    def generation_tokens(self) -> int:
-        """Tokens generated."""
-
-    @property
-    def dead(self) -> str | None:
-        """Why the engine cannot go on, if it cannot."""
 
 
 class RequestTimer:

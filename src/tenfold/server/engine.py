@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Protocol
 
 from tenfold.core.request import Request, RequestOutput
-from tenfold.observe.metrics import EngineStats
+from tenfold.core.stats import EngineStats
 from tenfold.text.chat_template import ChatTemplate
 from tenfold.text.tokenizer import Tokenizer
 
