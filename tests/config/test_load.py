@@ -56,7 +56,7 @@ def test_environment_texts_become_their_types():
     assert settings.server.api_keys == ("one", "two")
     assert settings.server.cors_origins == ("*",)
     assert settings.server.served_model_names == ("small", "smaller")
-    assert settings.engine.max_waiting == settings.server.max_waiting == 7
+    assert settings.engine.max_waiting == 7
 
 
 def test_an_empty_variable_is_not_given():

@@ -112,11 +112,13 @@ class FakeEngine:
         error: Exception | None = None,
         burst: int = 1,
         max_model_len: int = 512,
+        max_waiting: int = 1024,
         defaults: Mapping[str, float | int] | None = None,
         chat: bool = True,
     ) -> None:
         self.model_name = "fake"
         self.max_model_len = max_model_len
+        self.max_waiting = max_waiting
         self.vocab_size = VOCAB_SIZE
         self.tokenizer = FakeTokenizer()
         self.chat_template = FakeTemplate() if chat else None

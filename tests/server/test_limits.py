@@ -114,7 +114,7 @@ def test_engine_overload_is_429_with_retry_after():
 
 
 def test_server_bound_on_waiting():
-    with RunningServer(FakeEngine(), max_waiting=5) as server:
+    with RunningServer(FakeEngine(max_waiting=5)) as server:
         server.engine.num_waiting = 5
         assert server.client.post(CHAT, json=BODY).status_code == 429
         server.engine.num_waiting = 4

@@ -79,7 +79,7 @@ def load_settings(
 
 
 def _check_server(server: ServerSettings) -> None:
-    for name in ("max_body_bytes", "max_pending_body_bytes", "max_waiting", "max_prompts"):
+    for name in ("max_body_bytes", "max_pending_body_bytes", "max_prompts"):
         if getattr(server, name) < 1:
             raise TenfoldError(f"{name} is {getattr(server, name)}; it must be at least 1.")
     for name in ("body_timeout_s", "shutdown_timeout_s"):

@@ -19,7 +19,6 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         max_body_bytes: longest accepted request body.
         max_pending_body_bytes: bytes of request bodies held in memory at once, over all requests.
         body_timeout_s: seconds a client may take to send its body.
-        max_waiting: requests the engine may hold waiting before new ones are refused with 429.
         max_prompts: prompts in one /v1/completions request, and completions (prompts times n) if above 64.
         cors_origins: web origins allowed to call from a browser; ("*",) allows all.
         shutdown_timeout_s: seconds running requests get to finish after a stop signal.
@@ -32,7 +31,6 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_body_bytes: int = 16 * MIB
     max_pending_body_bytes: int = 256 * MIB
     body_timeout_s: float = 60.0
-    max_waiting: int = 1024
     max_prompts: int = 256
     cors_origins: tuple[str, ...] = ()
     shutdown_timeout_s: float = 30.0

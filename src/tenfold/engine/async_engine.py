@@ -54,7 +54,6 @@ class AsyncEngine:
         self._dead: str | None = None
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._accepted_waiting = 0
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -75,6 +74,11 @@ class AsyncEngine:
     def max_model_len(self) -> int:
         """Longest prompt plus output in tokens that this engine can run."""
         return self.model.longest_sequence
+
+    @property
+    def max_waiting(self) -> int:
+        """Sequences that may wait; more are refused."""
+        return self.model.settings.max_waiting
 
     @property
     def vocab_size(self) -> int:
@@ -145,14 +149,10 @@ class AsyncEngine:
         if request.request_id in self._streams:
             raise EngineError(f"Request id {request.request_id!r} is in use.")
         self._core.check_request(request)
-        settings = self.model.settings
         live = sum(stream.unfinished for stream in self._streams.values())
-        if live + request.sampling.n > settings.max_num_seqs + settings.max_waiting:
-            raise OverloadedError(
-                f"{live} sequences run or wait; the limit is {settings.max_num_seqs + settings.max_waiting}. "
-                "Try again later.",
-                retry_after=1,
-            )
+        limit = self.model.settings.max_num_seqs + self.max_waiting
+        if live + request.sampling.n > limit:
+            raise OverloadedError(f"{live} sequences run or wait; the limit is {limit}. Try again later.")
 
     def _add(self, request: Request) -> _Outputs:
         try:

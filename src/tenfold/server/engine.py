@@ -23,6 +23,10 @@ class Engine(Protocol):
         """Most tokens of prompt and output together."""
 
     @property
+    def max_waiting(self) -> int:
+        """Sequences that may wait; more are refused."""
+
+    @property
     def vocab_size(self) -> int:
         """Token ids lie below this; it may be more than the tokenizer knows."""
 

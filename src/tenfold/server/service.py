@@ -103,9 +103,9 @@ class Service:
         return name
 
     def check_queue(self) -> None:
-        """Raise OverloadedError when too many requests wait; the engine's own bound may be lower."""
+        """Raise OverloadedError when the engine's queue is full, before any work goes into a request."""
         waiting = self.engine.stats().num_waiting
-        if waiting >= self.settings.max_waiting:
+        if waiting >= self.engine.max_waiting:
             raise OverloadedError(f"{waiting} requests are waiting, this server's limit; try again soon.")
 
     def close(self) -> None:
