@@ -138,3 +138,14 @@ def test_a_failing_step_ends_requests_with_an_error(model: Model, monkeypatch: p
             await anext(engine.generate(request("next")))
 
     run(model, scenario)
+
+
+def test_a_request_that_comes_as_the_engine_stops_gets_an_end(model: Model) -> None:
+    async def scenario(engine: AsyncEngine) -> None:
+        engine._send = engine._inbox.append  # type: ignore[method-assign]  # the thread is not woken for it
+        waiting = asyncio.ensure_future(anext(engine.generate(request("late"))))
+        await asyncio.sleep(0.02)
+        await engine.stop()
+        assert (await asyncio.wait_for(waiting, 5)).finish_reason == "error"
+
+    run(model, scenario)

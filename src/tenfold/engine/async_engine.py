@@ -179,10 +179,7 @@ class AsyncEngine:
                 if self._stopping:
                     break
             try:
-                outputs: _Outputs = []
-                while self._inbox:
-                    outputs += self._inbox.popleft()()
-                outputs += core.step()
+                outputs = self._take_in() + core.step()
             except Exception as problem:
                 _log.exception("The engine failed in a step; every running request ends with an error.")
                 self._dead = f"{type(problem).__name__}: {problem}"
@@ -191,7 +188,15 @@ class AsyncEngine:
                 self._post(self._deliver, outputs)
             if self._dead is not None:
                 return
-        self._post(self._deliver, core.fail_all("The server is shutting down."))
+        # Who came at the last moment gets an end too.
+        outputs = self._take_in()
+        self._post(self._deliver, outputs + core.fail_all("The server is shutting down."))
+
+    def _take_in(self) -> _Outputs:
+        outputs: _Outputs = []
+        while self._inbox:
+            outputs += self._inbox.popleft()()
+        return outputs
 
     def _post(self, call: Callable[..., None], *args: Any) -> None:
         assert self._loop is not None
