@@ -158,6 +158,16 @@ def test_a_request_id_in_use_is_refused(tiny: Path) -> None:
     run(core)
 
 
+def test_reasons_of_the_plan_are_logged(tiny: Path, caplog: pytest.LogCaptureFixture) -> None:
+    core = engine(tiny, max_num_batched_tokens=4)
+    core.add(request(prompt=tuple(range(5, 15))))
+    with caplog.at_level("DEBUG", logger="tenfold.engine.core"):
+        core.step()
+    assert caplog.messages == [
+        "step 0: Sequence 0 is cut short: 4 of 10 tokens, all that is left in this step."
+    ]
+
+
 def test_fail_all_leaves_a_clean_engine(tiny: Path) -> None:
     core = engine(tiny)
     core.add(request(n=2, max_tokens=50))
@@ -190,7 +200,7 @@ def test_logprobs_only_when_asked(tiny: Path) -> None:
         ({"block_size": 24}, "multiple of 16"),
         ({"max_model_len": 100_000}, "made for 256"),
         ({"max_num_seqs": 100, "max_num_batched_tokens": 50}, "below max_num_seqs"),
-        ({"kv_cache_memory_bytes": 10}, "less than one block"),
+        ({"kv_cache_memory_bytes": 10}, "below one block"),
         ({"threads": 0}, "threads is 0"),
         ({"isa": "mmx"}, "not available on this CPU"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 from collections.abc import Mapping
 from itertools import count
@@ -17,6 +18,8 @@ from tenfold.sampling.batch import SamplingRow
 from tenfold.scheduler.config import SchedulerConfig
 from tenfold.scheduler.scheduler import Scheduler
 from tenfold.scheduler.sequence import Sequence
+
+_log = logging.getLogger(__name__)
 
 
 class EngineCore:
@@ -137,6 +140,8 @@ class EngineCore:
         """Plan and run one step; return what it added, in the plan's order. Empty when there is nothing to do."""
         plan = self.scheduler.schedule()
         self._preemptions += len(plan.preempted)
+        for reason in plan.reasons:
+            _log.debug("step %d: %s", plan.step, reason)
         if not plan.chunks:
             return []
         sampling = [self._completions[chunk.seq_id] for chunk in plan.chunks if chunk.sample]
@@ -177,7 +182,6 @@ class EngineCore:
     def check(self) -> None:
         """Assert that scheduler, cache and requests agree; when idle, nothing may be leased."""
         self.scheduler.check()
-        self.kv.check()
         owned = {seq_id for seqs in self._requests.values() for seq_id in seqs}
         assert owned == set(self._completions), "requests and completions disagree."
 
