@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "bind_arrays.hpp"
 #include "linear.hpp"
 #include "packed_weight.hpp"
 
@@ -22,13 +23,6 @@ namespace {
 using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Matrix = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Vector = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
-template <class T, class... Sizes>
-nb::object to_numpy(std::vector<T>&& values, Sizes... sizes) {
-  auto* held = new std::vector<T>(std::move(values));
-  nb::capsule owner(held, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-  return nb::cast(nb::ndarray<nb::numpy, T>(held->data(), {static_cast<size_t>(sizes)...}, owner));
-}
 
 struct QuantizedRows {
   int rows, k, k_padded;
@@ -62,19 +56,20 @@ nb::object quantize_rows(const std::string& isa, const Matrix& x) {
   if (k == 0) throw std::invalid_argument("Rows to quantize have no columns; give at least one.");
   QuantizedRows out(rows, k);
   out.quantize(linear_kernels(parse_isa(isa)), x.data());
-  const int groups = out.k_padded / kGroup;
-  return nb::make_tuple(to_numpy(std::move(out.q), rows, out.k_padded), to_numpy(std::move(out.scale), rows, groups),
-                        to_numpy(std::move(out.sum), rows, groups));
+  const size_t count = x.shape(0), padded = out.k_padded, groups = padded / kGroup;
+  return nb::make_tuple(to_numpy(std::move(out.q), {count, padded}), to_numpy(std::move(out.scale), {count, groups}),
+                        to_numpy(std::move(out.sum), {count, groups}));
 }
 
-nb::object bf16_rows(const std::string& isa, const Matrix& x) {
+nb::ndarray<nb::numpy, uint16_t> bf16_rows(const std::string& isa, const Matrix& x) {
   QuantizedRows out(static_cast<int>(x.shape(0)), static_cast<int>(x.shape(1)));
   out.round(linear_kernels(parse_isa(isa)), x.data());
-  return to_numpy(std::move(out.bf16), out.rows, out.k_padded);
+  return to_numpy(std::move(out.bf16), {x.shape(0), static_cast<size_t>(out.k_padded)});
 }
 
-nb::object multiply(const std::string& isa_text, const PackedWeight& w, const Matrix& x, std::optional<Vector> bias,
-                    std::optional<Matrix> add_to, int threads, int panels_per_task) {
+nb::ndarray<nb::numpy, float> multiply(const std::string& isa_text, const PackedWeight& w, const Matrix& x,
+                                       std::optional<Vector> bias, std::optional<Matrix> add_to, int threads,
+                                       int panels_per_task) {
   const LinearKernels& kernels = linear_kernels(parse_isa(isa_text));
   const int rows = static_cast<int>(x.shape(0));
   if (static_cast<int>(x.shape(1)) != w.k)
@@ -102,7 +97,7 @@ nb::object multiply(const std::string& isa_text, const PackedWeight& w, const Ma
       kernels.multiply(w, view, 0, rows, begin, end, out);
     });
   }
-  return to_numpy(std::move(y), rows, w.n);
+  return to_numpy(std::move(y), {x.shape(0), static_cast<size_t>(w.n)});
 }
 
 std::shared_ptr<PackedWeight> pack(int ggml_type, const Bytes& data, int n, int k, int threads) {
@@ -127,8 +122,8 @@ nb::object parts(const PackedWeight& w) {
     unpack_parts(w, static_cast<int>(row), &codes[row * k], &scales[row * subs],
                  w.layout.min ? &minimums[row * subs] : nullptr);
   nb::object none = nb::none();
-  return nb::make_tuple(to_numpy(std::move(codes), n, k), to_numpy(std::move(scales), n, subs),
-                        w.layout.min ? to_numpy(std::move(minimums), n, subs) : none);
+  return nb::make_tuple(to_numpy(std::move(codes), {n, k}), to_numpy(std::move(scales), {n, subs}),
+                        w.layout.min ? nb::cast(to_numpy(std::move(minimums), {n, subs})) : none);
 }
 
 }  // namespace
@@ -143,7 +138,7 @@ void bind_linear(nb::module_& m) {
         check_row(w, row);
         std::vector<float> out(w.k);
         unpack_row(w, row, out.data());
-        return to_numpy(std::move(out), w.k);
+        return to_numpy(std::move(out), {static_cast<size_t>(w.k)});
       }, nb::arg("row"), "Float32 values of one row, exactly those that products are made with.")
       .def("parts", &parts,
            "(codes int32 [n, k], scales float32 [n, k / s], minimums likewise or None), s elements sharing a scale: "

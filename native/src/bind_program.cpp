@@ -7,6 +7,7 @@
 
 #include <stdexcept>
 
+#include "bind_arrays.hpp"
 #include "program.hpp"
 #include "sampling_batch.hpp"
 
@@ -39,13 +40,6 @@ StepInput step_input(const Array<int32_t>& tokens, const Array<int32_t>& counts,
                    static_cast<int>(logit_rows.size())};
 }
 
-template <class T>
-nb::ndarray<nb::numpy, T> own(std::vector<T>&& values, std::vector<size_t> shape) {
-  auto* held = new std::vector<T>(std::move(values));
-  nb::capsule owner(held, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-  return nb::ndarray<nb::numpy, T>(held->data(), shape.size(), shape.data(), owner);
-}
-
 nb::ndarray<nb::numpy, float> step_logits(NativeProgram& program, const Array<int32_t>& tokens,
                                           const Array<int32_t>& counts, const Array<int32_t>& starts,
                                           const Array<int32_t>& blocks, const Array<int64_t>& offsets,
@@ -56,7 +50,7 @@ nb::ndarray<nb::numpy, float> step_logits(NativeProgram& program, const Array<in
     nb::gil_scoped_release release;
     program.step(input, logits.data(), nullptr, nullptr);
   }
-  return own(std::move(logits), {static_cast<size_t>(input.num_logit_rows), static_cast<size_t>(program.vocab())});
+  return to_numpy(std::move(logits), {static_cast<size_t>(input.num_logit_rows), static_cast<size_t>(program.vocab())});
 }
 
 // Returns (tokens, logprobs, tops): tops is a list with None or a list of (token, logprob) for each row.

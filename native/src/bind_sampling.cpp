@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "bind_arrays.hpp"
 #include "sampling.hpp"
 #include "sampling_batch.hpp"
 #include "sampling_random.hpp"
@@ -24,14 +25,6 @@ using Array = nb::ndarray<const T, nb::ndim<Dims>, nb::c_contig, nb::device::cpu
 template <class T, class... Limits>
 std::vector<T> copy(const nb::ndarray<const T, Limits...>& array) {
   return array.size() ? std::vector<T>(array.data(), array.data() + array.size()) : std::vector<T>();
-}
-
-template <class T>
-nb::ndarray<nb::numpy, T> to_numpy(std::vector<T> values, std::initializer_list<size_t> shape) {
-  auto* kept = new std::vector<T>(std::move(values));
-  kept->reserve(1);  // an address even when there is nothing in it
-  nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-  return nb::ndarray<nb::numpy, T>(kept->data(), shape, owner);
 }
 
 void build_arrays(SamplingArrays* self, Array<float, 2> floats, Array<int32_t> top_k, Array<uint64_t> seed,

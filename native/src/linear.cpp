@@ -11,8 +11,6 @@
 namespace tenfold {
 namespace {
 
-uint16_t load16(const uint8_t* p) { uint16_t v; std::memcpy(&v, p, 2); return v; }
-
 // Code of one element: `base` points at the group's planes, column c, element i of the group.
 int code_of(int bits, const uint8_t* base, int c, int i) {
   const int quad = i / 4, lane = c * 4 + i % 4;

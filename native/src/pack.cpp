@@ -22,8 +22,6 @@ struct Source {
   size_t row_bytes;
 };
 
-uint16_t load16(const uint8_t* p) { uint16_t v; std::memcpy(&v, p, 2); return v; }
-
 // The lowest offset of a bad scale, over all threads.
 void note_bad(std::atomic<size_t>& bad, size_t offset) {
   size_t seen = bad.load();

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "bf16.hpp"
+
 namespace tenfold {
 namespace {
 
@@ -12,8 +14,6 @@ constexpr Format kFormats[] = {
     {12, "q4_k", LayoutId::k4, 256, 144},   {13, "q5_k", LayoutId::k5, 256, 176}, {14, "q6_k", LayoutId::k6, 256, 210},
     {30, "bf16", LayoutId::bf16, 1, 2},
 };
-
-uint16_t load16(const uint8_t* p) { uint16_t v; std::memcpy(&v, p, 2); return v; }
 
 bool finite16(uint16_t bits) { return (bits & 0x7c00u) != 0x7c00u; }
 
