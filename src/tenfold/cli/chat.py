@@ -31,13 +31,11 @@ def chat(
     max_model_len: MaxModelLenOption = None,
 ) -> None:
     """Talk with MODEL in the terminal. /reset starts over, /exit or Ctrl-D leaves, Ctrl-C stops an answer."""
-    from tenfold.cli.loading import resolve_model, sampling_params
+    from tenfold.cli.loading import resolve_model
     from tenfold.engine.llm import LLM
 
     llm = LLM(str(resolve_model(model)), threads=threads, max_model_len=max_model_len)
-    params = sampling_params(
-        llm.model.generation_defaults, max_tokens=None, temperature=temperature, top_p=top_p, seed=seed
-    )
+    params = llm.sampling_params(temperature=temperature, top_p=top_p, seed=seed)
     head = [{"role": "system", "content": system}] if system else []
     messages: list[dict[str, str]] = list(head)
     typer.secho(f"{llm.model.name} (/reset, /exit)", fg=typer.colors.BRIGHT_BLACK)

@@ -37,8 +37,8 @@ def print_table(
 
 
 @contextmanager
-def progress_bar(label: str, *, unit_bytes: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """Show a progress bar on stderr while the block runs; call the yielded function with (done, total)."""
+def progress_bar(*, unit_bytes: bool = False) -> Iterator[Callable[[str, int, int], None]]:
+    """Show a bar on stderr while the block runs; call the yielded function with (what is done, done, total)."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -49,34 +49,10 @@ def progress_bar(label: str, *, unit_bytes: bool = False) -> Iterator[Callable[[
         TimeElapsedColumn,
     )
 
-    amount = DownloadColumn() if unit_bytes else MofNCompleteColumn()
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
-        amount,
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )
-    with bar:
-        task = bar.add_task(label, total=None)
-
-        def update(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total or None)
-
-        yield update
-
-
-@contextmanager
-def staged_bar() -> Iterator[Callable[[str, int, int], None]]:
-    """As progress_bar, for work in stages; the yielded function takes (what is being done, done, total)."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
+        DownloadColumn() if unit_bytes else MofNCompleteColumn(),
         TimeElapsedColumn(),
         console=Console(stderr=True),
         transient=True,

@@ -38,13 +38,12 @@ def generate(
     Example: tenfold generate "The capital of France is" --max-tokens 8 --temperature 0
     """
     from tenfold.cli.console import print_json
-    from tenfold.cli.loading import resolve_model, sampling_params
+    from tenfold.cli.loading import resolve_model
     from tenfold.engine.llm import LLM
 
     text = sys.stdin.read() if prompt == "-" else prompt
     llm = LLM(str(resolve_model(model)), threads=threads, max_model_len=max_model_len)
-    params = sampling_params(
-        llm.model.generation_defaults,
+    params = llm.sampling_params(
         max_tokens=max_tokens,
         temperature=temperature,
         top_p=top_p,

@@ -62,6 +62,17 @@ class LLM:
         self._lock = threading.Lock()
         self._mail: dict[str, deque[RequestOutput]] = {}
 
+    def sampling_params(self, **given: Any) -> SamplingParams:
+        """What the model's authors recommend, under the fields given; None counts as not given.
+
+        Raises:
+            InvalidRequestError: a field is out of range.
+        """
+        fields = {name: value for name, value in given.items() if value is not None}
+        params = SamplingParams(**{**self.model.generation_defaults, **fields})
+        params.check()
+        return params
+
     def generate(
         self, prompts: str | Items[str] | Items[Items[int]], sampling_params: SamplingParams | None = None
     ) -> list[GenerationResult]:
@@ -73,7 +84,7 @@ class LLM:
         if isinstance(prompts, str):
             prompts = [prompts]
         ids = [self._encode(prompt) for prompt in prompts]
-        return self._run(ids, sampling_params or self._defaults())
+        return self._run(ids, sampling_params or self.sampling_params())
 
     def chat(
         self,
@@ -84,7 +95,7 @@ class LLM:
         """Answer one conversation, or several, through the model's chat template."""
         talks: Items[Any] = [messages] if messages and isinstance(messages[0], Mapping) else messages
         ids = [self._render(talk, template_args) for talk in talks]
-        return self._run(ids, sampling_params or self._defaults())
+        return self._run(ids, sampling_params or self.sampling_params())
 
     async def stream(
         self,
@@ -94,7 +105,7 @@ class LLM:
         """Yield a prompt's (or a list of messages') outputs token by token; leaving the loop aborts it."""
         is_chat = not isinstance(prompt, str) and len(prompt) > 0 and isinstance(prompt[0], Mapping)
         ids = self._render(prompt, {}) if is_chat else self._encode(prompt)  # type: ignore[arg-type]
-        params = sampling_params or self._defaults()
+        params = sampling_params or self.sampling_params()
         request_id = self._add(ids, params)
         unfinished = params.n
         try:
@@ -104,10 +115,6 @@ class LLM:
                     yield output
         finally:
             self._forget(request_id)
-
-    def _defaults(self) -> SamplingParams:
-        known = SamplingParams.__struct_fields__
-        return SamplingParams(**{k: v for k, v in self.model.generation_defaults.items() if k in known})  # type: ignore[arg-type]
 
     def _encode(self, prompt: str | Items[int]) -> tuple[int, ...]:
         if isinstance(prompt, str):
