@@ -57,6 +57,8 @@ def test_it_says_where_and_how(served):
     assert f"Chat in a browser  {address}/\n" in banner
     assert f"curl -N {address}/v1/chat/completions" in banner
     assert '"model": "tiny-model"' in banner
+    assert "  max_num_seqs: 3 (from the environment)\n" in banner
+    assert "port: " not in banner
 
 
 def test_it_says_what_it_chose_and_why(served):

@@ -91,5 +91,5 @@ def serve(
         "max_waiting": max_waiting,
         "chat_template": chat_template,
     }
-    settings, _ = load_settings(flags, config_file=config)
-    run_server(model, resolve_model(model), settings, started)
+    settings, sources = load_settings(flags, config_file=config)
+    run_server(model, resolve_model(model), settings, sources, started)

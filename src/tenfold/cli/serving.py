@@ -9,20 +9,23 @@ from pathlib import Path
 import typer
 
 from tenfold.checkpoints.catalog import DEFAULT_MODEL
-from tenfold.config.load import Settings
+from tenfold.config.load import Settings, Source
 from tenfold.config.server import ServerSettings
 from tenfold.engine.async_engine import AsyncEngine
 from tenfold.engine.model import Model, load_model
 from tenfold.server.run import run
 
 
-def run_server(model: str | None, path: Path, settings: Settings, started: float) -> None:
+def run_server(
+    model: str | None, path: Path, settings: Settings, sources: list[Source], started: float
+) -> None:
     """Load the model and serve until a stop signal.
 
     Args:
         model: what the user typed, the first name that clients may use.
         path: the model's file or folder.
         settings: merged settings.
+        sources: where those that are no defaults came from.
         started: time.perf_counter() at the start of the command.
     """
     loaded = load_model(path, settings.engine)
@@ -30,7 +33,7 @@ def run_server(model: str | None, path: Path, settings: Settings, started: float
     run(
         engine,
         settings.server,
-        on_ready=lambda address: _banner(loaded, engine, settings.server, address, started),
+        on_ready=lambda address: _banner(loaded, engine, settings.server, sources, address, started),
     )
 
 
@@ -41,7 +44,14 @@ def _client_name(model: str | None, path: Path) -> str:
     return path.name.removesuffix(".gguf") if Path(model).exists() else model
 
 
-def _banner(model: Model, engine: AsyncEngine, server: ServerSettings, address: str, started: float) -> None:
+def _banner(
+    model: Model,
+    engine: AsyncEngine,
+    server: ServerSettings,
+    sources: list[Source],
+    address: str,
+    started: float,
+) -> None:
     name = server.served_model_names[0] if server.served_model_names else engine.model_name
     ready = f"Ready in {time.perf_counter() - started:.2f} s"
     typer.echo(
@@ -49,6 +59,10 @@ def _banner(model: Model, engine: AsyncEngine, server: ServerSettings, address: 
     )
     for setting, value, why in model.chosen:
         typer.secho(f"  {setting}: {value} ({why})", fg=typer.colors.BRIGHT_BLACK)
+    for source in sources:
+        if source.source != "flag":  # what was typed just now needs no telling
+            value = "..." if source.name == "api_keys" else source.value
+            typer.secho(f"  {source.name}: {value} (from the {source.source})", fg=typer.colors.BRIGHT_BLACK)
     key = " -H 'Authorization: Bearer KEY'" if server.api_keys else ""
     body = f'{{"model": "{name}", "stream": true, "messages": [{{"role": "user", "content": "Hello!"}}]}}'
     typer.echo(f"\n  Chat in a browser  {address}/")
