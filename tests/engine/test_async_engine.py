@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import msgspec
 import pytest
 
 from tenfold.config.engine import EngineSettings
@@ -149,3 +150,28 @@ def test_a_request_that_comes_as_the_engine_stops_gets_an_end(model: Model) -> N
         assert (await asyncio.wait_for(waiting, 5)).finish_reason == "error"
 
     run(model, scenario)
+
+
+def test_books_that_do_not_balance_stop_a_checking_engine(model: Model) -> None:
+    checking = msgspec.structs.replace(
+        model, settings=msgspec.structs.replace(model.settings, debug_checks=True)
+    )
+
+    async def scenario() -> None:
+        engine = AsyncEngine(checking)
+        await engine.start()
+        try:
+            _ = [output async for output in engine.generate(request("sound"))]
+            await idle(engine)
+            assert engine.stats().dead is None
+            engine._core.kv.lease(999, engine._core.kv.match((), ""), 16)  # a lease that nobody gives back
+            _ = [output async for output in engine.generate(request("last"))]
+            while engine.stats().dead is None:
+                await asyncio.sleep(0.005)
+            assert "lease has outlived" in str(engine.stats().dead)
+            with pytest.raises(EngineError, match="lease has outlived"):
+                _ = [output async for output in engine.generate(request("late"))]
+        finally:
+            await engine.stop()
+
+    asyncio.run(asyncio.wait_for(scenario(), 30))

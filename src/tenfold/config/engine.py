@@ -20,6 +20,8 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
         enable_prefix_caching: reuse KV blocks of equal prefixes.
         max_waiting: requests that may wait; more get 429.
         chat_template: file with a Jinja chat template to use instead of the model's.
+        debug_checks: check the engine's books whenever nothing is left to do, and stop with the reason in /health
+            when they do not balance. For tests: a check looks at every KV block.
     """
 
     threads: int | None = None
@@ -32,3 +34,4 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     enable_prefix_caching: bool = True
     max_waiting: int = 1024
     chat_template: str | None = None
+    debug_checks: bool = False

@@ -171,7 +171,7 @@ class AsyncEngine:
             self._wake.notify()
 
     def _run(self) -> None:
-        core = self._core
+        core, checks = self._core, self.model.settings.debug_checks
         while True:
             with self._wake:
                 while not (self._inbox or self._stopping or core.has_work()):
@@ -180,11 +180,13 @@ class AsyncEngine:
                     break
             try:
                 outputs = self._take_in() + core.step()
+                if checks and not (self._inbox or core.has_work()):
+                    core.check()
             except Exception as problem:
                 _log.exception("The engine failed in a step; every running request ends with an error.")
                 self._dead = f"{type(problem).__name__}: {problem}"
                 outputs = core.fail_all(f"The engine failed in a step ({self._dead}).")
-            if outputs:
+            if outputs or self._dead is not None:  # newcomers in the inbox must hear of the end too
                 self._post(self._deliver, outputs)
             if self._dead is not None:
                 return
