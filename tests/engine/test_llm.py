@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from tenfold import LLM, SamplingParams
-from tenfold.core.errors import InvalidRequestError
+from tenfold.core.errors import InvalidRequestError, TenfoldError
 from tests.tiny_models import write_tiny_gguf
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=6, ignore_eos=True)
@@ -65,3 +66,59 @@ def test_a_bad_prompt_leaves_nothing_behind(llm: LLM) -> None:
     with pytest.raises(InvalidRequestError):
         llm.generate([[5], []], GREEDY)
     assert not llm._core.has_work()
+
+
+@pytest.mark.parametrize(
+    "prompts",
+    [None, 5, [1, 2, 3], b"abc", [b"abc"], [[1.5]], [["a"]], [[[1]]], "", [[]], [[-1]], [[10**30]], "\ud800"],
+)
+def test_what_is_no_prompt_is_refused(llm: LLM, prompts: object) -> None:
+    with pytest.raises(InvalidRequestError):
+        llm.generate(prompts, GREEDY)  # type: ignore[arg-type]
+    llm._core.check()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("n", "a"), ("n", True), ("temperature", "x"), ("temperature", None), ("stop", (1,)), ("stop", 5)),
+        *(("logit_bias", [1]), ("logit_bias", {"1": 1.0}), ("seed", 1.5), ("seed", "x"), ("max_tokens", 2.5)),
+        *(("top_k", 1.5), ("stop_token_ids", ("a",)), ("logprobs", True), ("ignore_eos", "yes")),
+    ],
+)
+def test_parameters_of_a_wrong_type_are_refused_and_harm_nobody(llm: LLM, name: str, value: object) -> None:
+    with pytest.raises(InvalidRequestError) as refusal:
+        llm.generate("x", SamplingParams(**{name: value}))  # type: ignore[arg-type]
+    assert (refusal.value.param or "").startswith(name)
+    llm._core.check()
+    assert len(llm.generate("x", GREEDY)[0].outputs[0].token_ids) == 6
+
+
+def test_what_are_no_parameters(llm: LLM) -> None:
+    with pytest.raises(InvalidRequestError, match="must be SamplingParams"):
+        llm.generate("x", {"temperature": 0})  # type: ignore[arg-type]
+
+
+def test_a_stop_string_and_lists_are_taken() -> None:
+    params = SamplingParams(stop="end", stop_token_ids=[3])  # type: ignore[arg-type]
+    assert params == SamplingParams(stop=("end",), stop_token_ids=(3,))
+    assert SamplingParams(stop=["a", "b"]).stop == ("a", "b")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", [1.5, "two", True])
+def test_settings_of_a_wrong_type(tmp_path: Path, value: object) -> None:
+    path = write_tiny_gguf(tmp_path / "tiny.gguf")
+    with pytest.raises(TenfoldError, match=r"threads"):
+        LLM(str(path), threads=value)
+
+
+def test_a_request_that_fails_on_its_way_in_leaves_nothing(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("no completion")
+
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError):
+        patch.setattr("tenfold.engine.core.Completion", broken)
+        llm.generate("x", GREEDY)
+    llm._core.check()
+    assert not llm._core.has_work()
+    assert len(llm.generate("x", GREEDY)[0].outputs[0].token_ids) == 6

@@ -59,8 +59,17 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     include_stop_str_in_output: bool = False
     skip_special_tokens: bool = True
 
+    def __post_init__(self) -> None:
+        """Take a single stop string, and lists, as people write them."""
+        if isinstance(self.stop, str):
+            msgspec.structs.force_setattr(self, "stop", (self.stop,))
+        for name in ("stop", "stop_token_ids"):
+            if isinstance(getattr(self, name), list):
+                msgspec.structs.force_setattr(self, name, tuple(getattr(self, name)))
+
     def check(self, vocab_size: int | None = None) -> None:
-        """Raise InvalidRequestError naming the first field that is out of range."""
+        """Raise InvalidRequestError naming the first field that has a wrong type or is out of range."""
+        self._check_types()
         _in_range("n", self.n, 1, MAX_N)
         _in_range("temperature", self.temperature, 0.0, 100.0)
         _in_range("top_k", self.top_k, -1, 2**31 - 1)
@@ -99,6 +108,16 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
             _in_range(f"logit_bias[{token_id}]", bias, -100.0, 100.0)
         for token_id in self.stop_token_ids:
             _token_in_vocab("stop_token_ids", token_id, vocab_size)
+
+    def _check_types(self) -> None:
+        try:
+            msgspec.convert({name: getattr(self, name) for name in self.__struct_fields__}, SamplingParams)
+        except msgspec.ValidationError as error:
+            problem, _, path = str(error).partition(" - at `$.")
+            name = path.rstrip("`") or "sampling_params"
+            raise InvalidRequestError(
+                f"{name} is wrong: {problem[:1].lower()}{problem[1:]}.", param=name
+            ) from None
 
 
 def _in_range(name: str, value: float, low: float, high: float, *, open_low: bool = False) -> None:

@@ -119,11 +119,19 @@ class EngineCore:
             )
             for index in range(request.sampling.n)
         ]
+        completions = {
+            sequence.seq_id: Completion(
+                request,
+                sequence,
+                self.model.tokenizer,
+                root if sequence.index == 0 else _child_seed(root, sequence.index),
+                room,
+            )
+            for sequence in sequences
+        }
+        # Last, as it is the only step that changes anything: what fails before leaves no trace.
         self.scheduler.add_all(sequences)
-        for sequence in sequences:
-            seed = root if sequence.index == 0 else _child_seed(root, sequence.index)
-            completion = Completion(request, sequence, self.model.tokenizer, seed, room)
-            self._completions[sequence.seq_id] = completion
+        self._completions.update(completions)
         self._requests[request.request_id] = {sequence.seq_id for sequence in sequences}
         self._prompt_tokens += len(request.prompt_token_ids)
 

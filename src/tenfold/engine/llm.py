@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from collections.abc import Sequence as Items
 from itertools import count
+from operator import index
 from typing import Any
 
 import msgspec
@@ -83,6 +84,10 @@ class LLM:
         """
         if isinstance(prompts, str):
             prompts = [prompts]
+        if not isinstance(prompts, Iterable):
+            raise InvalidRequestError(
+                f"prompts must be texts or lists of token ids, not {prompts!r:.40}.", param="prompts"
+            )
         ids = [self._encode(prompt) for prompt in prompts]
         return self._run(ids, sampling_params or self.sampling_params())
 
@@ -119,7 +124,14 @@ class LLM:
     def _encode(self, prompt: str | Items[int]) -> tuple[int, ...]:
         if isinstance(prompt, str):
             return tuple(self.model.tokenizer.encode(prompt))
-        return tuple(prompt)
+        try:
+            if not isinstance(prompt, bytes):
+                return tuple(map(index, prompt))
+        except TypeError:
+            pass
+        raise InvalidRequestError(
+            f"A prompt must be a text or a list of token ids, not {prompt!r:.40}.", param="prompt"
+        )
 
     def _render(self, messages: Any, template_args: Mapping[str, Any]) -> tuple[int, ...]:
         if self.model.chat_template is None:
@@ -131,7 +143,8 @@ class LLM:
         results: dict[str, GenerationResult] = {}
         try:
             for ids in prompts:
-                results[self._add(ids, params)] = GenerationResult(
+                request_id = self._add(ids, params)  # first: it checks the parameters
+                results[request_id] = GenerationResult(
                     prompt_token_ids=ids,
                     outputs=[
                         CompletionResult(index=i, logprobs=[] if params.logprobs is not None else None)
@@ -148,6 +161,8 @@ class LLM:
         return list(results.values())
 
     def _add(self, ids: tuple[int, ...], params: SamplingParams) -> str:
+        if not isinstance(params, SamplingParams):
+            raise InvalidRequestError(f"sampling_params must be SamplingParams, not {params!r:.40}.")
         request_id = f"request-{next(self._ids)}"
         with self._lock:
             self._core.add(Request(request_id=request_id, prompt_token_ids=ids, sampling=params))

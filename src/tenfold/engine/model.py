@@ -174,6 +174,10 @@ def open_model(path: Path) -> tuple[Checkpoint, Program]:
 
 
 def _check_settings(settings: EngineSettings) -> None:
+    try:
+        msgspec.convert(msgspec.structs.asdict(settings), EngineSettings)
+    except msgspec.ValidationError as problem:
+        raise TenfoldError(f"A setting has a wrong value: {problem}.") from None
     if settings.block_size < 16 or settings.block_size % 16 != 0:
         raise TenfoldError(f"block_size is {settings.block_size}; it must be a multiple of 16.")
     limits = {"max_num_seqs": 2**20, "max_num_batched_tokens": 2**20, "max_waiting": 2**20}
