@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -122,3 +125,23 @@ def test_a_request_that_fails_on_its_way_in_leaves_nothing(llm: LLM, monkeypatch
     llm._core.check()
     assert not llm._core.has_work()
     assert len(llm.generate("x", GREEDY)[0].outputs[0].token_ids) == 6
+
+
+def test_a_forked_process_is_told_to_load_again(tmp_path: Path) -> None:
+    # In a process of its own: this one has threads, and forking those is what the test is not about.
+    script = (
+        "import os, sys; from tenfold import LLM; from tenfold.core.errors import EngineError\n"
+        "llm = LLM(sys.argv[1], threads=2, kv_cache_memory_bytes=1 << 20); llm.generate('x')\n"
+        "child = os.fork()\n"
+        "if not child:\n"
+        "    try: llm.generate('x')\n"
+        "    except EngineError as error: os._exit(7 if 'load it again' in str(error) else 8)\n"
+        "    os._exit(9)\n"
+        "sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+    )
+    path = write_tiny_gguf(tmp_path / "tiny.gguf", context=64)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    ended = subprocess.run(
+        [sys.executable, "-c", script, str(path)], env=environment, timeout=30, check=False
+    )
+    assert ended.returncode == 7

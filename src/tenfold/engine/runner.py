@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence as Items
 from itertools import chain
 
@@ -9,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tenfold import _native
+from tenfold.core.errors import EngineError
 from tenfold.core.plan import ScheduledChunk, StepPlan
 from tenfold.core.request import TokenLogprobs
 from tenfold.sampling.batch import SamplingRow, sampling_batch
@@ -26,6 +28,7 @@ class Runner:
     def __init__(self, native: _native.Program) -> None:
         self.native = native
         self._tables: dict[int, _Table] = {}
+        self._process = os.getpid()
 
     def execute(self, plan: StepPlan, rows: Items[SamplingRow]) -> list[TokenLogprobs]:
         """Compute a step and sample one token for each chunk with `sample` set, in the plan's order.
@@ -37,7 +40,14 @@ class Runner:
         Returns:
             The sampled tokens; a token id of -1 means that no token had a finite logit. `logprob` and `top` are filled
             where the row asked for log probabilities.
+
+        Raises:
+            EngineError: the process was forked since the model was loaded; the compute threads stayed behind.
         """
+        if os.getpid() != self._process:
+            raise EngineError(
+                "The model was loaded before this process was forked; load it again in this process."
+            )
         arrays = self._arrays(plan.chunks)
         sampling = _native.SamplingArrays(*sampling_batch(rows).arguments())
         tokens, logprobs, tops = self.native.step(*arrays, sampling)
