@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from tenfold.core.errors import InvalidRequestError
@@ -113,8 +115,9 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
         try:
             msgspec.convert({name: getattr(self, name) for name in self.__struct_fields__}, SamplingParams)
         except msgspec.ValidationError as error:
-            problem, _, path = str(error).partition(" - at `$.")
-            name = path.rstrip("`") or "sampling_params"
+            problem, _, where = str(error).partition(" - at ")
+            named = re.search(r"\$\.(\w+)", where)
+            name = named[1] if named else "sampling_params"
             raise InvalidRequestError(
                 f"{name} is wrong: {problem[:1].lower()}{problem[1:]}.", param=name
             ) from None

@@ -21,6 +21,8 @@ from tenfold.server.service import Service
 _POLL_S = 0.02
 # After the drain only idle connections are left; they get this long to say goodbye.
 _LINGER_S = 2
+# After a second signal, what a client that reads gets its error event in.
+_LAST_WORDS_S = 0.5
 # Longer than clients keep idle connections, so that they close first and never write into a closed one.
 _KEEP_ALIVE_S = 65
 
@@ -81,6 +83,8 @@ class Server:
             if self._service is not None:
                 self._service.close()
             await self._engine.stop()
+            if self._service is not None:
+                await self._end_replies(self._service)
 
     def stop(self) -> None:
         """Begin the orderly end; called again, end at once. Safe from signal handlers and other threads."""
@@ -101,6 +105,12 @@ class Server:
         else:
             self._uvicorn.force_exit = True
             self._uvicorn.should_exit = True
+
+    async def _end_replies(self, service: Service) -> None:
+        """Let the replies that the engine's end cut short be written; the event loop would cancel them."""
+        deadline = asyncio.get_running_loop().time() + _LAST_WORDS_S
+        while service.in_flight and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(_POLL_S)
 
     async def _drain(self, service: Service, server: _Uvicorn) -> None:
         timeout = self._settings.shutdown_timeout_s
