@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+
 from tenfold.core.request import FinishReason, Request, RequestOutput, TokenLogprobs
 from tenfold.scheduler.sequence import Sequence
 from tenfold.text.detokenizer import IncrementalDetokenizer
@@ -27,6 +29,8 @@ class Completion:
         self.sequence = sequence
         self.seed = seed
         params = request.sampling
+        # Read at every token under this penalty, so converted once.
+        self.penalized_ids = array("i", request.prompt_token_ids) if params.repetition_penalty != 1 else ()
         self._ends = frozenset(params.stop_token_ids)
         if not params.ignore_eos:
             self._ends |= frozenset(tokenizer.eos_ids)

@@ -219,7 +219,7 @@ def _sampling_row(completion: Completion) -> SamplingRow:
         params=params,
         seed=completion.seed,
         draw=len(sequence.output_ids),
-        prompt_ids=sequence.prompt_ids,
+        prompt_ids=completion.penalized_ids,
         output_ids=sequence.output_ids,
         banned_ids=completion.banned_ids if len(sequence.output_ids) < params.min_tokens else (),
     )
