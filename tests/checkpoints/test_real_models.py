@@ -8,7 +8,6 @@ import pytest
 
 from tenfold.checkpoints.checkpoint import TensorType
 from tenfold.checkpoints.dequantize import dequantize
-from tenfold.checkpoints.finite import check_finite
 from tenfold.checkpoints.gguf import GgufCheckpoint
 
 SMOLLM2 = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -105,7 +104,7 @@ def test_smollm2_weights_are_finite_and_plausible():
         TensorType.Q8_0,
     }
     for tensor in checkpoint.tensors.values():
-        check_finite(tensor)
+        assert np.isfinite(dequantize(tensor)).all()
     weights = dequantize(checkpoint.tensors["blk.3.ffn_up.weight"])
     assert weights.shape == (1536, 576)
     assert 0.01 < np.std(weights) < 1

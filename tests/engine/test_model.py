@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tenfold.checkpoints.checkpoint import TokenizerSource
+from tenfold.checkpoints.open import open_checkpoint
 from tenfold.config.engine import EngineSettings
-from tenfold.core.errors import TenfoldError
+from tenfold.core.errors import CheckpointError, TenfoldError
 from tenfold.engine import model as model_module
 from tenfold.engine.memory import available_memory, total_memory
 from tenfold.engine.model import load_chat_template, load_model
@@ -37,6 +38,29 @@ def tiny(tmp_path_factory) -> Path:
 def test_settings_that_cannot_be(tiny, name, value):
     with pytest.raises(TenfoldError, match=rf"{name} is {value}|below max_num_seqs"):
         load_model(tiny, EngineSettings(**{"threads": 1, name: value}))
+
+
+@pytest.mark.parametrize(
+    ("tensor", "at", "number", "words"),
+    [
+        (
+            "blk.1.ffn_up.weight",
+            34,
+            b"\x00\x7e",
+            "scale that is NaN or infinite at byte offset 34 of the tensor",
+        ),
+        ("blk.1.ffn_norm.weight", 4, b"\x00\x00\xc0\x7f", "NaN or infinite"),
+    ],
+)
+def test_weights_that_are_no_numbers_are_named(tmp_path, tensor, at, number, words):
+    path = write_tiny_gguf(tmp_path / "tiny.gguf", "llama", "Q8_0")
+    offset = open_checkpoint(path).tensors[tensor].offset
+    data = bytearray(path.read_bytes())
+    data[offset + at : offset + at + len(number)] = number
+    path.write_bytes(data)
+    with pytest.raises(CheckpointError, match=words) as caught:
+        load_model(path, EngineSettings(threads=1))
+    assert (caught.value.file, caught.value.tensor, caught.value.offset) == (str(path), tensor, offset)
 
 
 def test_a_whole_context_is_given_up_before_the_memory_is_full(tiny, monkeypatch):
