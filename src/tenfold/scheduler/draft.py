@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tenfold.core.plan import ScheduledChunk, StepPlan
-from tenfold.kv.lease import Lease
 from tenfold.scheduler.config import SchedulerConfig
 from tenfold.scheduler.policies import chunk_size
 from tenfold.scheduler.sequence import Sequence
@@ -54,7 +53,7 @@ class StepDraft:
         """Divide the budget: one token for each decoding sequence, the rest to prompts in order of rank."""
         chunks = []
         for seq in self._decodes:
-            start, lease = seq.num_computed, _lease(seq)
+            start, lease = seq.num_computed, seq.held_lease()
             # A decoding sequence's lease grows a block at a time, so its blocks cover its tokens and no more.
             token_ids = (seq.output_ids[-1],) if seq.output_ids else seq.tokens(start, start + 1)
             chunks.append(ScheduledChunk(seq.seq_id, start, token_ids, lease.block_ids, True))
@@ -77,11 +76,6 @@ class StepDraft:
             if size:
                 left -= size
                 stop = start + size
-                table = _lease(seq).block_ids[: -(-stop // self.block_size)]
+                table = seq.held_lease().block_ids[: -(-stop // self.block_size)]
                 token_ids = seq.tokens(start, stop)
                 chunks.append(ScheduledChunk(seq.seq_id, start, token_ids, table, size == remaining))
-
-
-def _lease(seq: Sequence) -> Lease:
-    assert seq.lease is not None, f"Sequence {seq.seq_id} runs without a lease."
-    return seq.lease

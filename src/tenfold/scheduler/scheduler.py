@@ -18,7 +18,7 @@ from tenfold.scheduler.in_flight import BlocksInFlight
 from tenfold.scheduler.policies import Candidate, Choice, admission, admission_rank, choose_victims
 from tenfold.scheduler.sequence import Sequence, SequenceStatus
 
-_LIVE = (SequenceStatus.WAITING, SequenceStatus.PREEMPTED)
+_QUEUED = (SequenceStatus.WAITING, SequenceStatus.PREEMPTED)
 
 
 def _rank(seq: Sequence) -> tuple[int, int, int]:
@@ -135,7 +135,7 @@ class Scheduler:
                     f"Sequence {seq.seq_id} has {seq.num_tokens} tokens, its limit is {limit}; finish it "
                     "when its last token is sampled."
                 )
-            lease = _lease_of(seq)
+            lease = seq.held_lease()
             if seq.num_tokens <= lease.capacity or self._grow(seq, lease, draft):
                 draft.add(seq)
         if self._waiting:
@@ -217,7 +217,7 @@ class Scheduler:
             assert seq.num_computed < seq.num_tokens, f"Sequence {seq.seq_id} has nothing left to compute."
             assert seq.num_computed <= lease.capacity, f"Sequence {seq.seq_id} computed past its blocks."
         for seq in self._waiting:
-            assert seq.status in _LIVE and seq.lease is None, (
+            assert seq.status in _QUEUED and seq.lease is None, (
                 f"Sequence {seq.seq_id} waits but holds a lease."
             )
             assert not self._in_flight.claims(seq.seq_id), f"Sequence {seq.seq_id} waits but claims blocks."
@@ -231,7 +231,7 @@ class Scheduler:
             after = {each.seq_id: each for each in self._running if each.rank > seq.rank}
 
             def enough(ids: tuple[int, ...]) -> bool:
-                freed = self.kv.freed_by(_lease_of(after[each]) for each in ids)
+                freed = self.kv.freed_by(after[each].held_lease() for each in ids)
                 return needed <= self.kv.num_free_blocks + freed
 
             victims = choose_victims(map(_candidate, after.values()), enough)
@@ -323,7 +323,7 @@ class Scheduler:
             running = len(self._running) - len(ids)
             if running >= self.config.max_num_seqs:
                 return False
-            freed = self.kv.freed_by((_lease_of(lesser[each]) for each in ids), match.block_ids)
+            freed = self.kv.freed_by((lesser[each].held_lease() for each in ids), match.block_ids)
             return admission(needed, beside + freed, running).value
 
         return choose_victims(map(_candidate, lesser.values()), enough)
@@ -353,16 +353,11 @@ class Scheduler:
             draft.reasons.append(f"Sequence {seq.seq_id} is preempted: {cause} ({choice.reason}).")
 
     def _stop(self, seq: Sequence) -> None:
-        self.kv.release(_lease_of(seq))
+        self.kv.release(seq.held_lease())
         self._running.remove(seq)
         self._in_flight.drop(seq.seq_id)
         seq.lease = None
         seq.num_computed = 0
-
-
-def _lease_of(seq: Sequence) -> Lease:
-    assert seq.lease is not None, f"Sequence {seq.seq_id} runs without a lease."
-    return seq.lease
 
 
 def _candidate(seq: Sequence) -> Candidate:

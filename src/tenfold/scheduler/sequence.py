@@ -73,6 +73,11 @@ class Sequence:
         self.prompt_len = len(self.prompt_ids)
         self.num_tokens = self.prompt_len + len(self.output_ids)
 
+    def held_lease(self) -> Lease:
+        """The lease of a running sequence."""
+        assert self.lease is not None, f"Sequence {self.seq_id} runs without a lease."
+        return self.lease
+
     def tokens(self, start: int, stop: int) -> tuple[int, ...]:
         """Tokens at positions start to stop - 1."""
         prompt_len = self.prompt_len
