@@ -46,6 +46,8 @@ BAD_JSON = [
 BAD_FIELDS = [
     (CHAT, b"[]", None),
     (CHAT, chat(seed=10**400), "seed"),
+    (CHAT, chat(stop=["fine", "x" * 1025]), "stop"),
+    (CHAT, chat(cache_salt="x" * 1025), "cache_salt"),
     (CHAT, chat(max_completion_tokens=-1), "max_completion_tokens"),
     (TEXT, text(max_tokens=-(10**400)), "max_tokens"),
     (TEXT, text(prompt=["a"] * 100, n=3), "n"),

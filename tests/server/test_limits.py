@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
 
+import httpx
 import pytest
 
 from tenfold.core.errors import EngineError, InvalidRequestError, OverloadedError
@@ -70,6 +72,45 @@ def test_long_bodies_are_refused_while_they_arrive():
         answer = raw(server, f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999")
         assert answer.startswith(b"HTTP/1.1 413")
         assert server.client.post(CHAT, json=BODY).status_code == 200
+
+
+def test_a_body_somewhat_too_long_is_read_so_that_its_client_hears_why():
+    with RunningServer(FakeEngine(), max_body_bytes=1000) as server:
+        bodies = server.server._service.bodies
+        for _ in range(3):  # on one connection, if the client likes
+            assert server.client.post(CHAT, content=b"x" * (16 << 20)).status_code == 413
+        chunks = (b"x" * (1 << 20) for _ in range(16))
+        assert server.client.post(CHAT, content=chunks).status_code == 413
+        assert bodies.pending == 0
+        # A client that asks before it sends is told before it sends.
+        head = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2000"
+        assert raw(server, head).startswith(b"HTTP/1.1 413")
+
+
+def test_long_texts_to_tokenize_do_not_keep_chats_waiting(monkeypatch):
+    gate = threading.Event()
+    with RunningServer(FakeEngine()) as server:
+        encode = server.engine.tokenizer.encode
+
+        def slow(text, **options):
+            if len(text) > 20_000:
+                assert gate.wait(10)
+            return encode(text, **options)
+
+        monkeypatch.setattr(server.engine.tokenizer, "encode", slow)
+        waiting = [
+            threading.Thread(
+                target=httpx.post, args=(server.url + "/tokenize",), kwargs={"json": {"prompt": "x" * 30_000}}
+            )
+            for _ in range(4)
+        ]
+        for thread in waiting:
+            thread.start()
+        wait_until(lambda: server.server._service.in_flight == 4)
+        assert server.client.post(CHAT, json=BODY).status_code == 200
+        gate.set()
+        for thread in waiting:
+            thread.join(10)
 
 
 def test_bytes_of_all_bodies_are_bounded():

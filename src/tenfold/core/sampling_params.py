@@ -10,6 +10,7 @@ from tenfold.core.errors import InvalidRequestError
 
 MAX_LOGPROBS = 20
 MAX_STOP_STRINGS = 16
+MAX_STOP_CHARS = 1024
 MAX_N = 64
 # Every step reads these lists again, so a long one would slow down everybody.
 MAX_LOGIT_BIAS = 1024
@@ -96,6 +97,11 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
         if len(self.stop) > MAX_STOP_STRINGS:
             raise InvalidRequestError(
                 f"stop has {len(self.stop)} strings; the limit is {MAX_STOP_STRINGS}.", param="stop"
+            )
+        longest = max(map(len, self.stop), default=0)
+        if longest > MAX_STOP_CHARS:
+            raise InvalidRequestError(
+                f"stop has a string of {longest} characters; the limit is {MAX_STOP_CHARS}.", param="stop"
             )
         if any(not text for text in self.stop):
             raise InvalidRequestError("stop has an empty string; remove it.", param="stop")

@@ -11,6 +11,10 @@ from starlette.requests import ClientDisconnect, Request
 from tenfold.config.server import ServerSettings
 from tenfold.server.errors import ApiError, ClientGoneError
 
+# So much of a body that is too long is read and dropped: most clients look for an answer only when they have sent all,
+# and a connection closed before that looks like a broken network to them.
+_DISCARDED_BYTES = 32 << 20
+
 
 class BodyReader:
     """Reads request bodies and never holds more than the settings allow.
@@ -45,16 +49,26 @@ class BodyReader:
 
     def _check_announced(self, request: Request) -> None:
         announced = request.headers.get("content-length", "")
-        if announced.isdigit() and int(announced) > self._limit:
-            raise self._too_long()
+        if announced.isdigit():
+            # A client that asks first (Expect: 100-continue) is told at once.
+            room = self._limit if "expect" in request.headers else self._limit + _DISCARDED_BYTES
+            if int(announced) > room:
+                raise self._too_long()
 
     async def _read(self, request: Request, holder: list[int]) -> bytes:
         parts: list[bytes] = []
+        size = 0
         async for part in request.stream():
+            size += len(part)
+            if size > self._limit:
+                self.pending -= holder[0]
+                holder[0] = 0
+                parts.clear()
+                if size > self._limit + _DISCARDED_BYTES:
+                    raise self._too_long()
+                continue
             holder[0] += len(part)
             self.pending += len(part)
-            if holder[0] > self._limit:
-                raise self._too_long()
             if self.pending > self._pending_limit:
                 raise ApiError(
                     429,
@@ -63,6 +77,8 @@ class BodyReader:
                     headers={"Retry-After": "1", "Connection": "close"},
                 )
             parts.append(part)
+        if size > self._limit:
+            raise self._too_long()
         return b"".join(parts)
 
     def _too_long(self) -> ApiError:

@@ -17,6 +17,7 @@ _PLAIN_FIELDS = (
 )
 # Of a model's recommendations, only how to pick tokens counts; lengths and ends are the request's.
 _DEFAULT_FIELDS = frozenset(_PLAIN_FIELDS[1:9])
+_MAX_SALT_CHARS = 1024
 _MAX_PRIORITY = 2**31 - 1
 
 
@@ -57,6 +58,11 @@ def check_common(request: GenerationRequest) -> None:
         raise InvalidRequestError(
             "stream_options needs stream to be true; set it or leave stream_options out.",
             param="stream_options",
+        )
+    if request.cache_salt is not None and len(request.cache_salt) > _MAX_SALT_CHARS:
+        raise InvalidRequestError(
+            f"cache_salt has {len(request.cache_salt)} characters; the limit is {_MAX_SALT_CHARS}.",
+            param="cache_salt",
         )
     if request.priority is not None and abs(request.priority) > _MAX_PRIORITY:
         raise InvalidRequestError(

@@ -49,6 +49,8 @@ class Service:
         self.in_flight = 0
         self.draining = False
         self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="tenfold-text")
+        # Texts of any length, which no model's context bounds, must not keep prompts waiting.
+        self._long_threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tenfold-long-text")
 
     def endpoint(self, handler: Handler) -> Handler:
         """The handler, with every error answered in OpenAI's shape."""
@@ -75,19 +77,28 @@ class Service:
         self.metrics.errors[error.status] += 1
         return error_response(error)
 
-    async def prepare(self, read: Callable[[bytes], T], request: Request, *, template: bool = False) -> T:
+    async def prepare(
+        self,
+        read: Callable[[bytes], T],
+        request: Request,
+        *,
+        template: bool = False,
+        unlimited: bool = False,
+    ) -> T:
         """Read the request's body and turn it into a job by `read`.
 
         Args:
             read: decodes, checks and tokenizes; runs in a thread when that may take long.
             request: whose body.
             template: `read` renders a template, which may loop until its time is up, however short the body.
+            unlimited: `read` takes texts that no model's context bounds; long ones wait for each other.
         """
         async with self.bodies.body(request) as body:
             if len(body) <= _SHORT_BODY and not template:
                 return read(body)
             self.check_queue()
-            return await asyncio.get_running_loop().run_in_executor(self._threads, read, body)
+            threads = self._long_threads if unlimited and len(body) > _SHORT_BODY else self._threads
+            return await asyncio.get_running_loop().run_in_executor(threads, read, body)
 
     def check_model(self, name: str | None) -> str:
         """The name to answer with. Raises ApiError 404 when this server has no such model."""
@@ -111,6 +122,7 @@ class Service:
     def close(self) -> None:
         """End the threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+        self._long_threads.shutdown(wait=False, cancel_futures=True)
 
 
 def json_response(body: object, status: int = 200) -> Response:

@@ -22,11 +22,13 @@ def routes(service: Service) -> list[Route]:
 
     async def tokenize(http: Request) -> Response:
         return json_response(
-            await service.prepare(lambda body: _tokenize(service, body), http, template=True)
+            await service.prepare(lambda body: _tokenize(service, body), http, template=True, unlimited=True)
         )
 
     async def detokenize(http: Request) -> Response:
-        return json_response(await service.prepare(lambda body: _detokenize(service, body), http))
+        return json_response(
+            await service.prepare(lambda body: _detokenize(service, body), http, unlimited=True)
+        )
 
     return [
         Route("/tokenize", service.endpoint(tokenize), methods=["POST"]),
