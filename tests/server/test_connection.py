@@ -44,6 +44,34 @@ def test_broken_http_is_400_in_the_same_shape(shared, sent):
     assert json.loads(answer.split(b"\r\n\r\n")[1])["error"]["message"]
 
 
+OFFER = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAA\r\n"
+
+
+@pytest.mark.parametrize("size", [1, 7, 100_000])
+@pytest.mark.parametrize("chunked", [False, True])
+def test_an_offer_of_http2_is_passed_over(shared, size, chunked):
+    offering = REQUEST.replace(b"Host: x\r\n", b"Host: x\r\n" + OFFER)
+    if chunked:
+        head = offering.split(b"Content-Length")[0] + b"Transfer-Encoding: chunked\r\n\r\n"
+        offering = head + b"%x\r\n%s\r\n0\r\n\r\n" % (len(BODY), BODY)
+    asking = b"GET /health HTTP/1.1\r\nHost: x\r\n" + OFFER + b"\r\n"
+    last = b"GET /version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    sent = offering + asking + offering + last
+    with dial(shared) as client:
+        for start in range(0, len(sent), size):
+            client.sendall(sent[start : start + size])
+        answer = read_all(client)
+    assert answer.count(b"HTTP/1.1 200 OK") == 4
+    assert answer.count(b'"chat.completion"') == 2
+    assert b'"version"' in answer
+
+
+def test_a_tunnel_is_refused(shared):
+    with dial(shared) as client:
+        client.sendall(b"CONNECT /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert read_all(client).startswith(b"HTTP/1.1 405")
+
+
 def test_endless_headers_are_cut_off(shared):
     with dial(shared) as client:
         client.sendall(b"GET /health HTTP/1.1\r\n")

@@ -9,20 +9,23 @@ import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from tenfold.server.errors import ApiError, ErrorReply, error_info
+from tenfold.server.http1_parser import Http1Parser
 
 MAX_HEAD_BYTES = 65_536
 HEAD_TIMEOUT_S = 30.0
 
 
 class Connection(HttpToolsProtocol):
-    """uvicorn's connection, and three things it leaves out.
+    """uvicorn's connection, and four things it leaves out.
 
     A request's head is bounded in bytes and in time, so that endless or dripping headers hold nothing. When a
-    client that sent several requests at once goes away, all of them notice, not only the last.
+    client that sent several requests at once goes away, all of them notice, not only the last. An offer of another
+    protocol is passed over, and the request served.
     """
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
+        self.parser = Http1Parser(self)  # type: ignore[assignment]
         self._in_head = True
         self._heads = 0
         self._head_bytes = 0
@@ -85,6 +88,8 @@ class Connection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """A request's body is complete."""
+        if self.parser.should_upgrade():
+            return  # not yet: the parser says so again when it has passed over the offer
         self._in_head = True
         super().on_message_complete()
 
