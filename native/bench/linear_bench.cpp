@@ -37,16 +37,13 @@ double now() {
 double measure(const LinearKernels& kernels, const std::vector<std::shared_ptr<const PackedWeight>>& weights, int rows,
                int n, int k, double seconds, ThreadPool& pool) {
   std::vector<float> x(static_cast<size_t>(rows) * k), y(static_cast<size_t>(rows) * n);
-  std::vector<int8_t> q(x.size());
-  std::vector<uint16_t> half(x.size());
-  std::vector<float> scale(x.size() / 32);
-  std::vector<int32_t> sum(x.size() / 32);
+  const ActivationStore store(rows, k);
+  const Activations view = store.view(k);
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * 2654435761u % 1000) - 500.f;
   for (int r = 0; r < rows; ++r) {
-    kernels.quantize_row(&x[r * k], k, &q[r * k], &scale[r * k / 32], &sum[r * k / 32]);
-    kernels.bf16_row(&x[r * k], k, &half[r * k]);
+    kernels.quantize_row(&x[r * k], k, view.row(r));
+    kernels.bf16_row(&x[r * k], k, view.bf16 + static_cast<size_t>(r) * k);
   }
-  const Activations view{k, k, q.data(), scale.data(), sum.data(), half.data()};
   const LinearOut out{y.data(), n, nullptr, false};
   const int panels = weight_panels(*weights[0]), tasks = 4 * pool.size(), step = (panels + tasks - 1) / tasks;
   double best = 1e9;

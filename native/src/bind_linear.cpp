@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "activations.hpp"
 #include "bind_arrays.hpp"
 #include "linear.hpp"
 #include "packed_weight.hpp"
@@ -24,47 +25,38 @@ using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::
 using Matrix = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Vector = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-struct QuantizedRows {
-  int rows, k, k_padded;
-  std::vector<int8_t> q;
-  std::vector<float> scale;
-  std::vector<int32_t> sum;
-  std::vector<uint16_t> bf16;
-
-  QuantizedRows(int rows_, int k_) : rows(rows_), k(k_), k_padded((k_ + kGroup - 1) / kGroup * kGroup) {}
-
-  void quantize(const LinearKernels& kernels, const float* x) {
-    const size_t padded = k_padded, groups = k_padded / kGroup;
-    q.resize(rows * padded);
-    scale.resize(rows * groups);
-    sum.resize(rows * groups);
-    for (size_t r = 0; r < static_cast<size_t>(rows); ++r)
-      kernels.quantize_row(x + r * k, k, &q[r * padded], &scale[r * groups], &sum[r * groups]);
-  }
-
-  void round(const LinearKernels& kernels, const float* x) {
-    bf16.resize(static_cast<size_t>(rows) * k_padded);
-    for (size_t r = 0; r < static_cast<size_t>(rows); ++r)
-      kernels.bf16_row(x + r * k, k, &bf16[r * k_padded]);
-  }
-
-  Activations view() { return {k, k_padded, q.data(), scale.data(), sum.data(), bf16.data()}; }
-};
+template <class T>
+std::vector<T> copied(const T* from, size_t count) { return {from, from + count}; }
 
 nb::object quantize_rows(const std::string& isa, const Matrix& x) {
-  const int rows = static_cast<int>(x.shape(0)), k = static_cast<int>(x.shape(1));
+  const size_t rows = x.shape(0);
+  const int k = static_cast<int>(x.shape(1));
   if (k == 0) throw std::invalid_argument("Rows to quantize have no columns; give at least one.");
-  QuantizedRows out(rows, k);
-  out.quantize(linear_kernels(parse_isa(isa)), x.data());
-  const size_t count = x.shape(0), padded = out.k_padded, groups = padded / kGroup;
-  return nb::make_tuple(to_numpy(std::move(out.q), {count, padded}), to_numpy(std::move(out.scale), {count, groups}),
-                        to_numpy(std::move(out.sum), {count, groups}));
+  const LinearKernels& kernels = linear_kernels(parse_isa(isa));
+  const ActivationStore store(rows, k);
+  const Activations view = store.view(k);
+  for (size_t r = 0; r < rows; ++r) kernels.quantize_row(x.data() + r * k, k, view.row(r));
+  const size_t padded = view.k_padded, groups = view.groups();
+  const QuantizedRow& out = view.first;
+  return nb::make_tuple(to_numpy(copied(out.q, rows * padded), {rows, padded}),
+                        to_numpy(copied(out.scale, rows * groups), {rows, groups}),
+                        to_numpy(copied(out.sum, rows * groups), {rows, groups}),
+                        to_numpy(copied(out.refined, rows * groups), {rows, groups}),
+                        to_numpy(copied(out.low, rows * padded), {rows, padded}),
+                        to_numpy(copied(out.low_sum, rows * groups), {rows, groups}));
+}
+
+void round_rows(const LinearKernels& kernels, const Matrix& x, const Activations& into) {
+  for (size_t r = 0; r < x.shape(0); ++r)
+    kernels.bf16_row(x.data() + r * x.shape(1), static_cast<int>(x.shape(1)), into.bf16 + r * into.k_padded);
 }
 
 nb::ndarray<nb::numpy, uint16_t> bf16_rows(const std::string& isa, const Matrix& x) {
-  QuantizedRows out(static_cast<int>(x.shape(0)), static_cast<int>(x.shape(1)));
-  out.round(linear_kernels(parse_isa(isa)), x.data());
-  return to_numpy(std::move(out.bf16), {x.shape(0), static_cast<size_t>(out.k_padded)});
+  const ActivationStore store(x.shape(0), static_cast<int>(x.shape(1)));
+  const Activations view = store.view(static_cast<int>(x.shape(1)));
+  round_rows(linear_kernels(parse_isa(isa)), x, view);
+  const size_t padded = view.k_padded;
+  return to_numpy(copied(view.bf16, x.shape(0) * padded), {x.shape(0), padded});
 }
 
 nb::ndarray<nb::numpy, float> multiply(const std::string& isa_text, const PackedWeight& w, const Matrix& x,
@@ -85,10 +77,11 @@ nb::ndarray<nb::numpy, float> multiply(const std::string& isa_text, const Packed
   if (add_to) std::copy_n(add_to->data(), y.size(), y.data());
   {
     nb::gil_scoped_release release;
-    QuantizedRows activations(rows, w.k);
-    if (wants_int8(w)) activations.quantize(kernels, x.data());
-    else activations.round(kernels, x.data());
-    const Activations view = activations.view();
+    const ActivationStore store(rows, w.k);
+    const Activations view = store.view(w.k);
+    if (wants_int8(w))
+      for (int r = 0; r < rows; ++r) kernels.quantize_row(x.data() + static_cast<size_t>(r) * w.k, w.k, view.row(r));
+    else round_rows(kernels, x, view);
     const LinearOut out{y.data(), w.n, bias ? bias->data() : nullptr, add_to.has_value()};
     ThreadPool pool(threads);
     pool.run((w.panels + panels_per_task - 1) / panels_per_task, [&](int task, int) {
@@ -148,7 +141,8 @@ void bind_linear(nb::module_& m) {
         "Pack n rows of k columns in a ggml storage type (number as in GGUF) from a uint8 array. Raises ValueError for "
         "unsupported types, wrong sizes, and scales that are not finite.");
   m.def("quantize_rows", &quantize_rows, nb::arg("isa"), nb::arg("x"),
-        "(q int8 [rows, padded k], scale float32 [rows, groups], sum int32 [rows, groups]) of float32 [rows, k].");
+        "(q int8 [rows, padded k], scale float32 [rows, groups], sum int32 likewise, refined uint8 likewise, low int8 "
+        "[rows, padded k], low_sum int32 [rows, groups]) of float32 [rows, k]; low parts are 0 where not refined.");
   m.def("bf16_rows", &bf16_rows, nb::arg("isa"), nb::arg("x"),
         "Bits of bfloat16 [rows, padded k] of float32 [rows, k].");
   m.def("multiply", &multiply, nb::arg("isa"), nb::arg("weight"), nb::arg("x"), nb::arg("bias") = nb::none(),

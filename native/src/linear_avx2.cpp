@@ -164,11 +164,13 @@ struct Avx2 {
   static constexpr int kTiles[] = {1, 2, 4};
 
   template <LayoutId id, int R>
-  static void tile(const uint8_t* panel, const uint8_t* rows, int k, float* y) {
+  static void tile(const uint8_t* panel, const TileRows& tile, int k, float* y) {
     constexpr Layout layout = layout_of(id);
+    const uint8_t* rows = tile.records;
     if constexpr (layout.bits == 16) {
       bf16_tile<R>(panel, rows, k, y);
     } else {
+      const uint8_t* refined = tile.refined;
       std::memset(y, 0, sizeof(float) * R * kPanel);
       alignas(64) uint8_t codes[512];
       for (int at = 0; at < k; at += layout.block) {
@@ -180,12 +182,12 @@ struct Avx2 {
         }
         const uint8_t* subs = panel + layout.head_bytes() - 256;
         panel += layout.head_bytes();
-        for (int g = 0; g < layout.block / kGroup;
-             ++g, panel += layout.group_bytes(), rows += record_bytes(layout, R)) {
+        for (int g = 0; g < layout.block / kGroup; ++g, panel += layout.group_bytes()) {
           Scales scales;
           group_scales<id>(subs, g, scale, minimum, scales);
           unpack_group<layout.bits>(panel, codes);
-          add_group<id, R>(codes, scales, rows, y);
+          for (int parts = 1 + *refined++; parts > 0; --parts, rows += record_bytes(layout, R))
+            add_group<id, R>(codes, scales, rows, y);
         }
       }
     }
@@ -224,14 +226,14 @@ inline void quantize_group(const float* x, int8_t* q, float* scale, int32_t* sum
   *sum = _mm_cvtsi128_si32(total);
 }
 
-void quantize_row(const float* x, int k, int8_t* q, float* scale, int32_t* sum) {
-  int g = 0;
-  for (; (g + 1) * kGroup <= k; ++g) quantize_group(x + g * kGroup, q + g * kGroup, scale + g, sum + g);
-  const int rest = k - g * kGroup;
-  if (rest == 0) return;
-  float padded[kGroup] = {};
-  std::memcpy(padded, x + g * kGroup, sizeof(float) * rest);
-  quantize_group(padded, q + g * kGroup, scale + g, sum + g);
+void quantize_row(const float* x, int k, const QuantizedRow& out) {
+  for (int at = 0, g = 0; at < k; at += kGroup, ++g) {
+    float padded[kGroup] = {};
+    const bool whole = k - at >= kGroup;
+    if (!whole) std::memcpy(padded, x + at, sizeof(float) * (k - at));
+    quantize_group(whole ? x + at : padded, out.q + at, out.scale + g, out.sum + g);
+  }
+  refine_row(x, k, out);
 }
 
 // As float_to_bf16: nearest even, quiet NaN, denormals to zero.

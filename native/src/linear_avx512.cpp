@@ -144,8 +144,10 @@ inline void bf16_tile(const uint8_t* panel, const uint8_t* rows, int k, __m512 y
 }
 
 template <LayoutId id, int R>
-inline void integer_tile(const uint8_t* panel, const uint8_t* rows, int k, __m512 y[R]) {
+inline void integer_tile(const uint8_t* panel, const TileRows& tile, int k, __m512 y[R]) {
   constexpr Layout layout = layout_of(id);
+  const uint8_t* rows = tile.records;
+  const uint8_t* refined = tile.refined;
   for (int at = 0; at < k; at += layout.block) {
     const __m512 scale = load_f16(panel);
     __m512 minimum = _mm512_setzero_ps();
@@ -154,13 +156,15 @@ inline void integer_tile(const uint8_t* panel, const uint8_t* rows, int k, __m51
       minimum = _mm512_xor_ps(minimum, _mm512_set1_ps(-0.f));
     const uint8_t* subs = panel + layout.head_bytes() - 256;
     panel += layout.head_bytes();
-    for (int g = 0; g < layout.block / kGroup; ++g, panel += layout.group_bytes(), rows += record_bytes(layout, R)) {
+    for (int g = 0; g < layout.block / kGroup; ++g, panel += layout.group_bytes()) {
       if constexpr (R <= 4)  // few rows: memory is the limit
         for (int line = 0; line < layout.block_bytes() * kGroup / layout.block; line += 64)
           _mm_prefetch(reinterpret_cast<const char*>(panel + 2048 + line), _MM_HINT_T0);
       const Scales scales = group_scales<id>(subs, g, scale, minimum);
-      add_dots<id, R, 0>(panel, scales, rows, y);
-      if constexpr (layout.subs() == 2) add_dots<id, R, 1>(panel, scales, rows, y);
+      for (int parts = 1 + *refined++; parts > 0; --parts, rows += record_bytes(layout, R)) {
+        add_dots<id, R, 0>(panel, scales, rows, y);
+        if constexpr (layout.subs() == 2) add_dots<id, R, 1>(panel, scales, rows, y);
+      }
     }
   }
 }
@@ -169,11 +173,11 @@ struct Avx512 {
   static constexpr int kTiles[] = {1, 2, 3, 4, 6, 8, 12};
 
   template <LayoutId id, int R>
-  static void tile(const uint8_t* panel, const uint8_t* rows, int k, float* out) {
+  static void tile(const uint8_t* panel, const TileRows& rows, int k, float* out) {
     __m512 y[R];
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) y[r] = _mm512_setzero_ps();
-    if constexpr (id == LayoutId::bf16) bf16_tile<R>(panel, rows, k, y);
+    if constexpr (id == LayoutId::bf16) bf16_tile<R>(panel, rows.records, k, y);
     else integer_tile<id, R>(panel, rows, k, y);
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) _mm512_store_ps(out + r * kPanel, y[r]);
@@ -203,17 +207,15 @@ inline void quantize_group(__m512 first, __m512 second, int8_t* q, float* scale,
   *sum = _mm512_reduce_add_epi32(_mm512_add_epi32(a, b));
 }
 
-void quantize_row(const float* x, int k, int8_t* q, float* scale, int32_t* sum) {
-  int g = 0;
-  for (; (g + 1) * kGroup <= k; ++g)
-    quantize_group(_mm512_loadu_ps(x + g * kGroup), _mm512_loadu_ps(x + g * kGroup + 16), q + g * kGroup, scale + g,
-                   sum + g);
-  const int rest = k - g * kGroup;
-  if (rest == 0) return;
-  const uint32_t mask = (1u << rest) - 1u;
-  quantize_group(_mm512_maskz_loadu_ps(static_cast<__mmask16>(mask), x + g * kGroup),
-                 _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask >> 16), x + g * kGroup + 16), q + g * kGroup,
-                 scale + g, sum + g);
+void quantize_row(const float* x, int k, const QuantizedRow& out) {
+  for (int at = 0, g = 0; at < k; at += kGroup, ++g) {
+    const int left = k - at;
+    const uint32_t mask = left >= kGroup ? ~0u : (1u << left) - 1u;
+    quantize_group(_mm512_maskz_loadu_ps(static_cast<__mmask16>(mask), x + at),
+                   _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask >> 16), x + at + 16), out.q + at, out.scale + g,
+                   out.sum + g);
+  }
+  refine_row(x, k, out);
 }
 
 void bf16_row(const float* x, int k, uint16_t* out) {

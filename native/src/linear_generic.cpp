@@ -90,8 +90,9 @@ struct Generic {
   static constexpr int kTiles[] = {1, 4};
 
   template <LayoutId id, int R>
-  static void tile(const uint8_t* panel, const uint8_t* rows, int k, float* y) {
+  static void tile(const uint8_t* panel, const TileRows& tile, int k, float* y) {
     constexpr Layout layout = layout_of(id);
+    const uint8_t* rows = tile.records;
     for (int i = 0; i < R * kPanel; ++i) y[i] = 0.f;
     if constexpr (layout.bits == 16) {
       const auto* weights = reinterpret_cast<const uint16_t*>(panel);
@@ -106,16 +107,18 @@ struct Generic {
           }
         }
     } else {
+      const uint8_t* refined = tile.refined;
       float scale[kPanel], minimum[kPanel] = {};
       int16_t codes[kGroup][kPanel];
       Scales scales;
       for (int at = 0; at < k; at += layout.block, panel += layout.block_bytes()) {
         load_f16(panel, scale);
         if (layout.min) load_f16(panel + 32, minimum);
-        for (int g = 0; g < layout.block / kGroup; ++g, rows += record_bytes(layout, R)) {
+        for (int g = 0; g < layout.block / kGroup; ++g) {
           group_scales<id>(panel + layout.head_bytes() - 256, g, scale, minimum, scales);
           unpack_group<layout.bits>(panel + layout.head_bytes() + g * layout.group_bytes(), codes);
-          add_group<id, R>(codes, scales, rows, y);
+          for (int parts = 1 + *refined++; parts > 0; --parts, rows += record_bytes(layout, R))
+            add_group<id, R>(codes, scales, rows, y);
         }
       }
     }
@@ -142,9 +145,10 @@ void quantize_group(const float* x, int count, int8_t* q, float* scale, int32_t*
   }
 }
 
-void quantize_row(const float* x, int k, int8_t* q, float* scale, int32_t* sum) {
+void quantize_row(const float* x, int k, const QuantizedRow& out) {
   for (int at = 0, g = 0; at < k; at += kGroup, ++g)
-    quantize_group(x + at, k - at < kGroup ? k - at : kGroup, q + at, scale + g, sum + g);
+    quantize_group(x + at, k - at < kGroup ? k - at : kGroup, out.q + at, out.scale + g, out.sum + g);
+  refine_row(x, k, out);
 }
 
 void bf16_row(const float* x, int k, uint16_t* out) {

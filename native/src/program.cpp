@@ -138,11 +138,9 @@ void NativeProgram::row(const QuantizeOp& op, int r, Run&) {
 }
 
 void NativeProgram::quantize(const View& x, int source_row, int row, bool int8, bool bf16, Activations& into) {
-  const size_t k = into.k_padded, groups = k / kGroup, r = row;
-  if (int8)
-    linear_kernels_.quantize_row(at(x, source_row), x.width, into.q + r * k, into.scale + r * groups,
-                                 into.sum + r * groups);
-  if (bf16) linear_kernels_.bf16_row(at(x, source_row), x.width, into.bf16 + r * k);
+  if (int8) linear_kernels_.quantize_row(at(x, source_row), x.width, into.row(row));
+  if (bf16)
+    linear_kernels_.bf16_row(at(x, source_row), x.width, into.bf16 + static_cast<size_t>(row) * into.k_padded);
 }
 
 void NativeProgram::multiply(const std::vector<int>& weights, const std::vector<int>& biases, const Activations& x,

@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "activations.hpp"
 #include "aligned.hpp"
 #include "attention.hpp"
 #include "isa.hpp"
@@ -105,16 +106,6 @@ class NativeProgram {
     return buffers_[view.buffer].get() + static_cast<size_t>(row) * widths_[view.buffer] + view.start;
   }
 
-  struct ActivationStore {
-    AlignedArray<int8_t> q;
-    AlignedArray<float> scale;
-    AlignedArray<int32_t> sum;
-    AlignedArray<uint16_t> bf16;
-    int k_max = 0;
-    void allocate(int rows);
-    Activations view(int k);
-  };
-
   Isa isa_;
   ThreadPool pool_;
   const LinearKernels& linear_kernels_;
@@ -128,6 +119,7 @@ class NativeProgram {
   std::vector<Stage> stages_;
   View held_;                                   // which view the activations hold while building
   bool held_int8_ = false, held_bf16_ = false;
+  int activation_width_ = 0, logit_activation_width_ = 0;  // widest rows
   ActivationStore activations_, logit_activations_;
   AlignedArray<float> logits_;
   AlignedArray<uint16_t> kv_;

@@ -107,7 +107,7 @@ void NativeProgram::want_activations(const View& x, bool int8, bool bf16) {
   held_int8_ = need_int8 || (same && held_int8_);
   held_bf16_ = need_bf16 || (same && held_bf16_);
   held_ = x;
-  activations_.k_max = std::max(activations_.k_max, x.width);
+  activation_width_ = std::max(activation_width_, x.width);
 }
 
 void NativeProgram::linear(LinearStage stage) {
@@ -148,21 +148,9 @@ void NativeProgram::logits(LogitsStage stage) {
   check(stage.x);
   const PackedWeight& w = *weights_.at(stage.weight);
   if (weight_columns(w) != stage.x.width) throw std::invalid_argument("logits: the weight's width is not x's.");
-  logit_activations_.k_max = std::max(logit_activations_.k_max, stage.x.width);
+  logit_activation_width_ = std::max(logit_activation_width_, stage.x.width);
   vocab_ = weight_rows(w);
   stages_.emplace_back(stage);
-}
-
-void NativeProgram::ActivationStore::allocate(int rows) {
-  const size_t k = static_cast<size_t>(k_max + kGroup - 1) / kGroup * kGroup, n = static_cast<size_t>(rows);
-  q = AlignedArray<int8_t>(n * k);
-  scale = AlignedArray<float>(n * k / kGroup);
-  sum = AlignedArray<int32_t>(n * k / kGroup);
-  bf16 = AlignedArray<uint16_t>(n * k);
-}
-
-Activations NativeProgram::ActivationStore::view(int k) {
-  return Activations{k, (k + kGroup - 1) / kGroup * kGroup, q.get(), scale.get(), sum.get(), bf16.get()};
 }
 
 void NativeProgram::finish(int vocab, int max_tokens, int max_logit_rows, int num_blocks, int block_size) {
@@ -176,8 +164,8 @@ void NativeProgram::finish(int vocab, int max_tokens, int max_logit_rows, int nu
   block_size_ = block_size;
   for (int width : widths_) buffers_.emplace_back(static_cast<size_t>(width) * max_tokens);
   for (const RopeTable& rope : ropes_) rope_rows_.emplace_back(2 * rope.inv_freq.size() * max_tokens);
-  activations_.allocate(max_tokens);
-  logit_activations_.allocate(max_logit_rows);
+  activations_ = ActivationStore(max_tokens, activation_width_);
+  logit_activations_ = ActivationStore(max_logit_rows, logit_activation_width_);
   logits_ = AlignedArray<float>(static_cast<size_t>(max_logit_rows) * vocab_);
   size_t elements = 0;
   for (KvGeometry& geometry : layer_geometry_) {

@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
 GROUP = 32
+REFINE_ABOVE = np.float32(1.75)
+LOW_STEPS = np.float32(254)
 
 Float32 = NDArray[np.float32]
 Int32 = NDArray[np.int32]
 
 
-def quantize_rows(x: Float32) -> tuple[NDArray[np.int8], Float32, Int32]:
-    """Quantize rows to int8 with a scale for each 32 columns.
+class QuantizedRows(NamedTuple):
+    """Rows in int8: x = scale * q, and scale * (q + low / 254) in refined groups of 32 columns.
 
-    Args:
-        x: float32 (rows, k).
+    q and low are int8 (rows, k rounded up to 32); scale float32, sum and low_sum int32 and refined uint8 are
+    (rows, groups). low and low_sum are 0 where a group is not refined.
+    """
 
-    Returns:
-        q int8 (rows, k rounded up to 32), scale float32 and sum int32 (rows, groups). scale = max|x| / 127
-        and q = round-half-even(x / scale); a group with a NaN or an infinity has q = 0 and scale = NaN.
+    q: NDArray[np.int8]
+    scale: Float32
+    sum: Int32
+    refined: NDArray[np.uint8]
+    low: NDArray[np.int8]
+    low_sum: Int32
+
+
+def quantize_rows(x: Float32) -> QuantizedRows:
+    """Quantize float32 rows (rows, k).
+
+    scale = max|x| / 127 and q = round-half-even(x / scale); a group with a NaN or an infinity has q = 0 and
+    scale = NaN. Groups whose scale is above 1.75 times the row's mean scale are refined.
     """
     rows, k = x.shape
     groups = -(-k // GROUP)
@@ -33,7 +48,21 @@ def quantize_rows(x: Float32) -> tuple[NDArray[np.int8], Float32, Int32]:
     quotient = np.where(scale[..., None] > 0, cells / divisor, np.float32(0))
     q = np.rint(np.clip(quotient, -127, 127)).astype(np.int8)
     scale = np.where(finite[..., 0], scale, np.float32("nan"))
-    return q.reshape(rows, -1), scale, q.sum(axis=2, dtype=np.int32)
+    total = np.zeros(rows, np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for group in range(groups):  # in order, as the kernels sum
+            total += scale[:, group]
+    refined = scale > (REFINE_ABOVE * (total / np.float32(groups)))[:, None]
+    left = (quotient - q.astype(np.float32)) * LOW_STEPS
+    low = np.rint(np.clip(np.where(refined[..., None], left, np.float32(0)), -127, 127)).astype(np.int8)
+    return QuantizedRows(
+        q.reshape(rows, -1),
+        scale,
+        q.sum(axis=2, dtype=np.int32),
+        refined.astype(np.uint8),
+        low.reshape(rows, -1),
+        low.sum(axis=2, dtype=np.int32),
+    )
 
 
 def round_to_bf16(x: Float32) -> NDArray[np.uint16]:
@@ -76,19 +105,23 @@ def multiply(
     Returns:
         float32 (rows, n).
     """
-    q, act_scale, _ = quantize_rows(x)
+    rows = quantize_rows(x)
     n, k = codes.shape
     sub = k // scales.shape[1]
     y = np.zeros((len(x), n), np.float32)
-    for s in range(k // sub):
-        part = slice(s * sub, (s + 1) * sub)
-        taken = q[:, part].astype(np.int32)
-        dot = (taken @ codes[:, part].T).astype(np.float32)
-        group_scale = act_scale[:, s * sub // GROUP, None]
-        y = fused_multiply_add(dot, scales[None, :, s] * group_scale, y)
-        if minimums is not None:
-            weighted = group_scale * taken.sum(axis=1, keepdims=True).astype(np.float32)
-            y = fused_multiply_add(np.broadcast_to(minimums[None, :, s], y.shape), weighted, y)
+    for g in range(k // GROUP):
+        parts = [(rows.q, rows.scale[:, g, None])]
+        if rows.refined[:, g].any():
+            low_scale = rows.scale[:, g, None] / LOW_STEPS
+            parts.append((rows.low, np.where(rows.refined[:, g, None] > 0, low_scale, np.float32(0))))
+        for q, group_scale in parts:
+            for s in range(g * GROUP // sub, (g + 1) * GROUP // sub):
+                taken = q[:, s * sub : (s + 1) * sub].astype(np.int32)
+                dot = (taken @ codes[:, s * sub : (s + 1) * sub].T).astype(np.float32)
+                y = fused_multiply_add(dot, scales[None, :, s] * group_scale, y)
+                if minimums is not None:
+                    weighted = group_scale * taken.sum(axis=1, keepdims=True).astype(np.float32)
+                    y = fused_multiply_add(np.broadcast_to(minimums[None, :, s], y.shape), weighted, y)
     return y if bias is None else y + bias
 
 
