@@ -75,8 +75,22 @@ def test_the_process_environment_is_read_when_none_is_passed(monkeypatch):
         ("port = 1\n", "has 'port'; it may have [engine] and [server]"),
         ("[motor]\nthreads = 1\n", "has 'motor'"),
         ("[engine]\nthread = 1\n", r"sets 'thread' in [engine]; known are: threads"),
-        ("[server]\nport = 'http'\n", "wrong value"),
-        ("[engine]\nthreads = [1]\n", "$.engine.threads"),
+        (
+            "[server]\nport = 'http'\n",
+            "port in the settings file has the wrong value 'http'; give a whole number.",
+        ),
+        (
+            "[engine]\nthreads = [1]\n",
+            "threads in the settings file has the wrong value [1]; give a whole number.",
+        ),
+        (
+            "[server]\napi_keys = 'secret'\n",
+            "api_keys in the settings file has the wrong value; give a list.",
+        ),
+        (
+            "[server]\ncors_origins = [1]\n",
+            "cors_origins in the settings file has the wrong value [1]; give a text.",
+        ),
     ],
 )
 def test_a_wrong_file_gets_a_sentence(tmp_path, text, sentence):
@@ -95,8 +109,11 @@ def test_an_absent_file_and_one_that_is_not_text_get_a_sentence(tmp_path):
 
 
 def test_a_wrong_variable_gets_a_sentence():
-    with pytest.raises(TenfoldError, match=r"wrong value.*\$\.server\.port"):
+    sentence = "TENFOLD_PORT in the environment has the wrong value 'http'; give a whole number."
+    with pytest.raises(TenfoldError, match=sentence):
         load_settings({}, environment={"TENFOLD_PORT": "http"})
+    with pytest.raises(TenfoldError, match=r"TENFOLD_ENABLE_PREFIX_CACHING .* give true or false"):
+        load_settings({}, environment={"TENFOLD_ENABLE_PREFIX_CACHING": "perhaps"})
 
 
 def test_an_endless_file_is_not_read_to_its_end():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,14 @@ class Source(msgspec.Struct, frozen=True):
 _SECTIONS: dict[str, type[msgspec.Struct]] = {"engine": EngineSettings, "server": ServerSettings}
 # In the environment their items are separated by commas.
 _LISTS = ("api_keys", "cors_origins", "served_model_names")
+# msgspec's names of types, in words.
+_KINDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "str": "a text",
+    "array": "a list",
+}
 
 
 def load_settings(
@@ -73,9 +82,24 @@ def load_settings(
     try:
         settings = msgspec.convert(sections, Settings, strict=False)
     except msgspec.ValidationError as problem:
-        raise TenfoldError(f"A setting has a wrong value: {problem}.") from None
+        raise TenfoldError(_wrong_value(str(problem), sources)) from None
     _check_server(settings.server)
     return settings, list(sources.values())
+
+
+def _wrong_value(problem: str, sources: Mapping[str, Source]) -> str:
+    """msgspec's words ("Expected `int`, got `str` - at `$.server.port`") as a sentence that says whose value it is."""
+    found = re.fullmatch(r"Expected `(\w+)[^`]*`.* - at `\$\.\w+\.(\w+)[^`]*`", problem)
+    source = sources.get(found[2]) if found else None
+    if found is None or source is None:
+        return f"A setting has a wrong value: {problem}."
+    origin = {
+        "environment": f"TENFOLD_{source.name.upper()} in the environment",
+        "file": f"{source.name} in the settings file",
+        "flag": f"--{source.name.replace('_', '-')}",
+    }[source.source]
+    value = "" if source.name == "api_keys" else f" {source.value!r}"
+    return f"{origin} has the wrong value{value}; give {_KINDS.get(found[1], found[1])}."
 
 
 def _check_server(server: ServerSettings) -> None:

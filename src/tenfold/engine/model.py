@@ -163,7 +163,8 @@ def load_chat_template(source: TokenizerSource, file: str | None = None) -> Chat
                 # One more than the limit, which ChatTemplate then refuses; an endless file is not read whole.
                 text = opened.read(MAX_SOURCE_CHARS + 1)
         except (OSError, ValueError) as problem:
-            raise TenfoldError(f"The chat template {file} cannot be read: {problem}.") from None
+            why = problem.strerror if isinstance(problem, OSError) else problem
+            raise TenfoldError(f"The chat template {file} cannot be read: {why}.") from None
     return ChatTemplate(text, source.special) if text else None
 
 
