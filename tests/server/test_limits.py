@@ -196,11 +196,16 @@ def test_engine_error_in_mid_stream_is_an_event():
 
 
 def test_cors_only_for_listed_origins():
-    preflight = {"Origin": "http://a.example", "Access-Control-Request-Method": "POST"}
+    preflight = {
+        "Origin": "http://a.example",
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization,content-type,x-stainless-lang",
+    }
     with RunningServer(FakeEngine(), cors_origins=("http://a.example",), api_keys=("k",)) as server:
         answer = server.client.options(CHAT, headers=preflight)
         assert answer.status_code == 200
         assert answer.headers["access-control-allow-origin"] == "http://a.example"
+        assert "x-stainless-lang" in answer.headers["access-control-allow-headers"]
         other = server.client.get("/health", headers={"Origin": "http://b.example"})
         assert "access-control-allow-origin" not in other.headers
     with RunningServer(FakeEngine()) as server:

@@ -27,7 +27,7 @@ BODY = {"messages": HELLO}
 
 
 def test_running_requests_finish_and_new_ones_get_503():
-    with RunningServer(FakeEngine(delay=0.01)) as server:
+    with RunningServer(FakeEngine(delay=0.04)) as server:
         replies = []
         running = threading.Thread(target=lambda: replies.append(server.client.post(CHAT, json=BODY)))
         running.start()

@@ -21,9 +21,18 @@ def create_app(engine: Engine, settings: ServerSettings | None = None) -> Starle
     """The application over a started engine; its Service is at app.state.service."""
     service = Service(engine, settings or ServerSettings())
 
+    api = [
+        *chat.routes(service),
+        *completions.routes(service),
+        *models.routes(service),
+        *tokenize.routes(service),
+        *health.routes(service),
+    ]
+    known = [route.path for route in api if "{" not in route.path]
+
     async def wrong_route(http: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        return service.refuse(route_error(error, http.url.path, http.method))
+        return service.refuse(route_error(error, http.url.path, http.method, known))
 
     middleware = [Middleware(Gate, service=service)]
     if service.settings.cors_origins:
@@ -31,18 +40,11 @@ def create_app(engine: Engine, settings: ServerSettings | None = None) -> Starle
             CORSMiddleware,
             allow_origins=list(service.settings.cors_origins),
             allow_methods=["GET", "POST", "OPTIONS"],
-            allow_headers=["Authorization", "Content-Type"],
+            allow_headers=["*"],  # OpenAI's client sends a dozen of its own; the origins are what is guarded
         )
         middleware.insert(0, cors)
     app = Starlette(
-        routes=[
-            *chat.routes(service),
-            *completions.routes(service),
-            *tokenize.routes(service),
-            *models.routes(service),
-            *health.routes(service),
-            *page.routes(service),
-        ],
+        routes=[*api, *page.routes(service)],
         middleware=middleware,
         exception_handlers={HTTPException: wrong_route},
     )

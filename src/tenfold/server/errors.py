@@ -91,11 +91,12 @@ def error_response(error: ApiError) -> Response:
     return Response(body, status_code=error.status, headers=error.headers, media_type="application/json")
 
 
-def route_error(error: HTTPException, path: str, method: str) -> ApiError:
-    """A router's own refusal (no such path, wrong method) as an ApiError."""
+def route_error(error: HTTPException, path: str, method: str, known: list[str]) -> ApiError:
+    """A router's own refusal (no such path, wrong method) as an ApiError; `known` are the API's paths."""
     headers = dict(error.headers or {})
     if error.status_code == 404:
-        return ApiError(404, f"There is nothing at {path}; the API's paths begin with /v1/.", headers=headers)
+        choices = ", ".join(known)
+        return ApiError(404, f"There is nothing at {path}; the API's paths are {choices}.", headers=headers)
     if error.status_code == 405:
         allowed = headers.get("Allow", "another method")
         return ApiError(405, f"{path} does not take {method}; use {allowed}.", headers=headers)
