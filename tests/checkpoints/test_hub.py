@@ -77,7 +77,7 @@ def test_a_failed_download(package):
 
 def test_without_the_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(ModelNotFoundError, match=r"pip install 'tenfold\[hub\]'"):
+    with pytest.raises(ModelNotFoundError, match=r"pip install huggingface_hub"):
         fetch_from_hub("org/m", None)
 
 

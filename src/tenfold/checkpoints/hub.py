@@ -33,7 +33,7 @@ def fetch_from_hub(repo: str, wanted: str | None) -> Path:
     except ImportError:
         raise ModelNotFoundError(
             f"{repo!r} looks like a model hub id, but huggingface_hub is not installed; install it with "
-            "`pip install 'tenfold[hub]'`, or give a GGUF file or a folder."
+            "`pip install huggingface_hub`, or give a GGUF file or a folder."
         ) from None
     try:
         files = list(hub.HfApi().list_repo_files(repo))
