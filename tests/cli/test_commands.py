@@ -7,6 +7,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -73,6 +74,26 @@ def test_every_command_explains_itself(tenfold, command):
     assert f"Usage: tenfold {command}" in out
 
 
+@pytest.mark.parametrize(
+    "command", [(), *((name,) for name in COMMANDS), ("bench", "engine"), ("bench", "serve")]
+)
+def test_the_help_reads_well_on_80_columns(tenfold, monkeypatch, command):
+    """No line is cut or too long, and values are N or FILE rather than a type of the library."""
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = tenfold(*command, "--help")[1].splitlines()[1:]
+    assert max(map(len, lines)) <= 80
+    assert not [line for line in lines if re.search(r"\.\.\.$|range>|list\[|^ +-.*<\w", line)]
+
+
+def test_chat_reads_a_pipe(tenfold, tiny, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("Hello\n\n/reset\nHello\n"))
+    code, out, err = tenfold("chat", tiny, "-n", "3", "--temperature", "0", "-t", "1")
+    assert (code, err) == (0, "")
+    assert out.startswith("tiny.gguf; ")
+    assert out.count("[3 tokens, ") == 2
+    assert "you>" not in out
+
+
 def test_generate_prints_text_and_json_of_the_same_tokens(tenfold, tiny):
     args = ("generate", "Hello", "-m", tiny, "-n", "6", "--temperature", "0", "--ignore-eos", "-t", "1")
     code, text, err = tenfold(*args)
@@ -124,7 +145,14 @@ def test_models_lists_the_catalog(tenfold):
     assert code == 0
     (default,) = [model for model in json.loads(printed) if model["name"] == "smollm2"]
     assert default["path"] is None
-    assert "smollm2" in tenfold("models")[1]
+    assert "tenfold pull smollm2" in tenfold("models")[1]
+
+
+def test_models_shows_paths_whole(tenfold, monkeypatch):
+    path = Path("/home") / ("long/" * 40) / "model.gguf"
+    found = SimpleNamespace(name="smollm2", path=path)
+    monkeypatch.setattr("tenfold.checkpoints.cache.installed_models", lambda: [found])
+    assert f"  {path}\n" in tenfold("models")[1]
 
 
 def test_doctor_measures(tenfold):

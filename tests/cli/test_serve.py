@@ -53,7 +53,7 @@ def served(tiny) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
 
 def test_it_says_where_and_how(served):
     _, banner, address = served
-    assert re.search(r"^Ready in \d+\.\d\d s: ", banner)
+    assert re.search(r"^Ready in \d+\.\d\d s: tiny-model\.gguf, up to \d+ tokens\.$", banner, re.MULTILINE)
     assert f"Chat in a browser  {address}/\n" in banner
     assert f"curl -N {address}/v1/chat/completions" in banner
     assert '"model": "tiny-model"' in banner

@@ -10,7 +10,7 @@ import typer
 from tenfold.cli.options import JsonOption, ModelOption, ThreadsOption
 
 app = typer.Typer(
-    help="Measure the engine (bench engine) or any OpenAI-compatible server (bench serve).",
+    help="Measure the engine, or a server under load.",
     no_args_is_help=True,
 )
 
@@ -18,37 +18,45 @@ app = typer.Typer(
 @app.command()
 def engine(
     model: ModelOption = None,
-    prompt_len: int = typer.Option(512, "--prompt-len", "-p", min=1, help="Tokens a prompt."),
+    prompt_len: int = typer.Option(512, "--prompt-len", "-p", metavar="N", min=1, help="Tokens a prompt."),
     output_len: int = typer.Option(
-        128, "--output-len", "-o", min=1, help="Tokens each sequence generates; 1 measures prefill alone."
+        128,
+        "--output-len",
+        "-o",
+        metavar="N",
+        min=1,
+        help="Tokens each sequence generates; 1 measures prefill alone.",
     ),
-    batch: int = typer.Option(1, "--batch", "-b", min=1, help="Sequences at once."),
+    batch: int = typer.Option(1, "--batch", "-b", metavar="N", min=1, help="Sequences at once."),
     depth: int = typer.Option(
-        0, "--depth", "-d", min=0, help="Tokens each sequence has in its KV before the prompt."
+        0, "--depth", "-d", metavar="N", min=0, help="Tokens each sequence has in its KV before the prompt."
     ),
     threads: ThreadsOption = None,
-    repeat: int = typer.Option(3, "--repeat", "-r", min=1, help="Runs; figures are medians."),
+    repeat: int = typer.Option(3, "--repeat", "-r", metavar="N", min=1, help="Runs; figures are medians."),
     max_num_batched_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Tokens a step.", show_default="512, or the batch")
+        int | None, typer.Option(metavar="N", min=1, help="Tokens a step.", show_default="512, or the batch")
     ] = None,
-    seed: int = typer.Option(0, "--seed", help="Of the random prompts."),
+    seed: int = typer.Option(0, "--seed", metavar="N", help="Of the random prompts."),
     ceilings: bool = typer.Option(
         True, "--ceilings/--no-ceilings", help="Measure the machine's ceilings too (about 2 seconds)."
     ),
     json: JsonOption = False,
 ) -> None:
-    """Measure prefill and decode through the engine, without HTTP, against the machine's ceilings.
+    """Measure prefill and decode, without HTTP.
 
     Prefill: BATCH cold prompts of PROMPT_LEN random tokens at once. Decode: BATCH sequences, from the moment
     when all have their first token until each has OUTPUT_LEN. The least time of a step is that of reading its
     weights and KV at the measured memory rate, or of its products at the measured dot-product rates,
     whichever is longer.
 
-    Example: tenfold bench engine --model smollm2 --prompt-len 512 --output-len 128 --batch 8
+    \b
+    Examples:
+      tenfold bench engine
+      tenfold bench engine --model model.gguf --prompt-len 2048 --batch 8
     """
     from tenfold.cli.bench_tables import print_engine_report
     from tenfold.cli.console import print_json
-    from tenfold.cli.loading import resolve_model, stage_progress
+    from tenfold.cli.loading import resolve_model, shown_name, stage_progress
     from tenfold.lab.engine_bench import EngineBenchSettings, bench_engine
 
     settings = EngineBenchSettings(
@@ -68,62 +76,92 @@ def engine(
     if json:
         print_json(report)
     else:
-        print_engine_report(report)
+        print_engine_report(report, shown_name(model, path))
 
 
 @app.command()
 def serve(
-    url: str = typer.Option("http://127.0.0.1:8000", "--url", help="The server, without /v1."),
+    url: str = typer.Option("http://127.0.0.1:8000", "--url", metavar="URL", help="The server, without /v1."),
     model: Annotated[
-        str | None, typer.Option("--model", "-m", help="Name in requests.", show_default="the server's first")
+        str | None,
+        typer.Option(
+            "--model", "-m", metavar="NAME", help="Name in requests.", show_default="the server's first"
+        ),
     ] = None,
-    endpoint: str = typer.Option("chat", "--endpoint", help="chat or completions."),
+    endpoint: str = typer.Option("chat", "--endpoint", metavar="NAME", help="chat or completions."),
     concurrency: Annotated[
         int | None,
-        typer.Option("--concurrency", "-c", min=1, help="Closed loop: this many clients.", show_default="8"),
+        typer.Option(
+            "--concurrency",
+            "-c",
+            metavar="N",
+            min=1,
+            help="Closed loop: this many clients.",
+            show_default="8",
+        ),
     ] = None,
     request_rate: Annotated[
         float | None,
-        typer.Option("--request-rate", min=0.001, help="Open loop: Poisson arrivals, this many a second."),
+        typer.Option(
+            "--request-rate", metavar="X", min=0.001, help="Open loop: Poisson arrivals, this many a second."
+        ),
     ] = None,
-    num_requests: int = typer.Option(64, "--num-requests", "-n", min=1, help="Requests in all."),
+    num_requests: int = typer.Option(64, "--num-requests", "-n", metavar="N", min=1, help="Requests in all."),
     prompt_len: int = typer.Option(
-        256, "--prompt-len", "-p", min=1, help="Words of a random prompt, about a token each."
+        256, "--prompt-len", "-p", metavar="N", min=1, help="Words of a random prompt, about a token each."
     ),
-    output_len: int = typer.Option(64, "--output-len", "-o", min=1, help="max_tokens of a request."),
+    output_len: int = typer.Option(
+        64, "--output-len", "-o", metavar="N", min=1, help="max_tokens of a request."
+    ),
     dataset: str = typer.Option(
-        "random", "--dataset", help='random, or a JSONL file of {"prompt": ...} or {"messages": ...} lines.'
+        "random",
+        "--dataset",
+        metavar="FILE",
+        help='random, or a JSONL file of {"prompt": ...} or {"messages": ...} lines.',
     ),
     slo_ttft_ms: Annotated[
-        float | None, typer.Option(min=0.0, help="Goodput: longest time to first token.")
+        float | None, typer.Option(metavar="MS", min=0.0, help="Goodput: longest time to first token.")
     ] = None,
     slo_itl_ms: Annotated[
-        float | None, typer.Option(min=0.0, help="Goodput: longest mean time a token after the first.")
+        float | None,
+        typer.Option(metavar="MS", min=0.0, help="Goodput: longest mean time a token after the first."),
     ] = None,
     ignore_eos: bool = typer.Option(
         True,
         "--ignore-eos/--no-ignore-eos",
         help="Ask for exactly OUTPUT_LEN tokens (not all servers know this).",
     ),
-    temperature: float = typer.Option(0.0, "--temperature", min=0.0),
-    timeout: float = typer.Option(600.0, "--timeout", min=0.1, help="Seconds a request may take."),
-    api_key: Annotated[str | None, typer.Option("--api-key", envvar="TENFOLD_BENCH_API_KEY")] = None,
+    temperature: float = typer.Option(0.0, "--temperature", metavar="X", min=0.0, help="0 is greedy."),
+    timeout: float = typer.Option(
+        600.0, "--timeout", metavar="X", min=0.1, help="Seconds a request may take."
+    ),
+    api_key: Annotated[
+        str | None,
+        typer.Option(
+            "--api-key", metavar="KEY", envvar="TENFOLD_BENCH_API_KEY", help="Sent as the bearer token."
+        ),
+    ] = None,
     seed: Annotated[
         int | None,
         typer.Option(
             "--seed",
+            metavar="N",
             help="Of prompts and arrivals; the same again finds prompts cached.",
             show_default="random",
         ),
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Load an OpenAI-compatible server with streaming requests; report TTFT, ITL, throughput and goodput.
+    """Load any OpenAI-compatible server.
 
+    Sends streaming requests; reports the time to the first token (TTFT), between tokens (ITL), tokens/s and goodput.
     Closed loop (--concurrency): each client sends its next request when the last one ended. Open loop
     (--request-rate): requests arrive whether or not the server keeps up, timed from when they were due.
 
-    Example: tenfold bench serve --concurrency 16 --num-requests 128 --slo-ttft-ms 500 --slo-itl-ms 50
+    \b
+    Examples:
+      tenfold bench serve --concurrency 16 --num-requests 128
+      tenfold bench serve --request-rate 2 --slo-ttft-ms 500 --slo-itl-ms 50
     """
     import secrets
 

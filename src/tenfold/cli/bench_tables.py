@@ -10,12 +10,13 @@ from tenfold.lab.load.report import LoadReport
 from tenfold.lab.summary import Summary
 
 
-def print_engine_report(report: EngineReport) -> None:
-    """Print what `bench engine` measured."""
+def print_engine_report(report: EngineReport, shown: str) -> None:
+    """Print what `bench engine` measured; `shown` is the model's name for people."""
     formats = ", ".join(f"{number} {name}" for name, number in sorted(report.weight_formats.items()))
+    runs = "1 run" if report.repeat == 1 else f"median of {report.repeat} runs"
     title = (
-        f"{report.model} ({formats}; {report.weight_bytes / 2**20:.0f} MiB), {report.isa}, "
-        f"{report.threads} threads, batch {report.batch}, depth {report.depth}, {report.repeat} repeats"
+        f"{shown}\n{formats}; {report.weight_bytes / 2**20:.0f} MiB\n"
+        f"{report.isa}, threads {report.threads}, batch {report.batch}, depth {report.depth}, {runs}"
     )
     rows = [
         _engine_row(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 
 import typer
@@ -22,7 +23,7 @@ from tenfold.cli.options import (
 
 def chat(
     model: ModelArgument = None,
-    system: str = typer.Option("", "--system", "-s", help="System prompt."),
+    system: str = typer.Option("", "--system", "-s", metavar="TEXT", help="System prompt."),
     max_tokens: MaxTokensOption = 512,
     temperature: TemperatureOption = None,
     top_p: TopPOption = None,
@@ -30,21 +31,29 @@ def chat(
     threads: ThreadsOption = None,
     max_model_len: MaxModelLenOption = None,
 ) -> None:
-    """Talk with MODEL in the terminal. /reset starts over, /exit or Ctrl-D leaves, Ctrl-C stops an answer."""
-    from tenfold.cli.loading import resolve_model
+    """Talk with MODEL in the terminal.
+
+    /reset starts over, /exit or Ctrl-D leaves, Ctrl-C stops an answer.
+    """
+    from tenfold.cli.loading import resolve_model, shown_name
     from tenfold.engine.llm import LLM
 
-    llm = LLM(str(resolve_model(model)), threads=threads, max_model_len=max_model_len)
+    path = resolve_model(model)
+    llm = LLM(str(path), threads=threads, max_model_len=max_model_len)
     params = llm.sampling_params(temperature=temperature, top_p=top_p, seed=seed)
+    with suppress(ImportError):  # not every Python has it
+        import readline  # noqa: F401  # gives input() line editing and a history
     head = [{"role": "system", "content": system}] if system else []
     messages: list[dict[str, str]] = list(head)
-    typer.secho(f"{llm.model.name} (/reset, /exit)", fg=typer.colors.BRIGHT_BLACK)
+    typer.secho(f"{shown_name(model, path)}; /reset starts over, /exit leaves", fg=typer.colors.BRIGHT_BLACK)
     while True:
         try:
-            text = typer.prompt("you", prompt_suffix="> ")
-        except (typer.Abort, EOFError):
+            text = input("you> " if sys.stdin.isatty() else "")
+        except (KeyboardInterrupt, EOFError):
             typer.echo()
             return
+        if not text.strip():
+            continue
         if text.strip() in ("/exit", "/quit"):
             return
         if text.strip() == "/reset":

@@ -28,9 +28,10 @@ def print_table(
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=title or None, title_justify="left", header_style="bold")
+    table = Table(title=title or None, title_justify="left", header_style="bold", show_header=any(columns))
     for i, column in enumerate(columns):
-        table.add_column(column, justify="right" if i in right else "left")
+        # Folded, not cut: a path is of use only whole.
+        table.add_column(column, justify="right" if i in right else "left", overflow="fold")
     for row in rows:
         table.add_row(*row)
     Console().print(table)

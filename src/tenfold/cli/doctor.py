@@ -9,10 +9,13 @@ from tenfold.cli.options import JsonOption, ThreadsOption
 
 def doctor(
     threads: ThreadsOption = None,
-    seconds: float = typer.Option(0.3, min=0.05, help="Time for each measurement."),
+    seconds: float = typer.Option(0.3, metavar="X", min=0.05, help="Time for each measurement."),
     json: JsonOption = False,
 ) -> None:
-    """Print the CPU's kernels, threads, and measured ceilings: int8 and bf16 dot products, memory reads."""
+    """Show what this machine can do at best.
+
+    Prints the CPU's kernels, the threads, and measured ceilings: dot products of int8 and of bf16, memory reads.
+    """
     import os
 
     from tenfold import __version__, _native
@@ -41,4 +44,4 @@ def doctor(
         ["float32 multiply-add", f"{ceilings['fp32_gflops']:.0f} GFLOPS"],
         ["memory read (1 GiB)", f"{ceilings['memory_read_gbs']:.1f} GB/s"],
     ]
-    print_table(f"tenfold {__version__}", ["", "this machine"], rows)
+    print_table(f"tenfold {__version__}", ["", ""], rows)

@@ -21,7 +21,7 @@ from tenfold.cli.options import (
 
 
 def generate(
-    prompt: str = typer.Argument(..., help="The prompt; - reads standard input."),
+    prompt: str = typer.Argument(..., metavar="PROMPT", help="The prompt; - reads standard input."),
     model: ModelOption = None,
     max_tokens: MaxTokensOption = 128,
     temperature: TemperatureOption = None,
@@ -35,7 +35,10 @@ def generate(
 ) -> None:
     """Complete PROMPT with MODEL.
 
-    Example: tenfold generate "The capital of France is" --max-tokens 8 --temperature 0
+    \b
+    Examples:
+      tenfold generate "The capital of France is" --max-tokens 8 --temperature 0
+      tenfold generate --chat --json - <question.txt
     """
     from tenfold.cli.console import print_json
     from tenfold.cli.loading import resolve_model

@@ -8,7 +8,11 @@ from tenfold.cli.options import JsonOption, ModelArgument
 
 
 def inspect(model: ModelArgument = None, json: JsonOption = False) -> None:
-    """Show MODEL's Program: its ops, the bytes of each part, and the KV bytes a token takes. Loads no weights."""
+    """Show MODEL's Program, and the bytes of each part.
+
+    The Program is the list of ops that computes a token. KV bytes a token and FLOPs a token are shown too. Loads no
+    weights.
+    """
     from tenfold.cli.console import print_json
     from tenfold.cli.loading import resolve_model
     from tenfold.engine.model import open_model

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from tenfold.checkpoints.catalog import DEFAULT_MODEL
 from tenfold.cli.console import progress_bar
 
 
@@ -19,6 +20,12 @@ def stage_progress(*, unit_bytes: bool = False) -> Iterator[Callable[[str, int, 
         return
     with progress_bar(unit_bytes=unit_bytes) as update:
         yield update
+
+
+def shown_name(model: str | None, path: Path) -> str:
+    """What people are told a model is: what they typed, with its file. The name inside a file is often unreadable."""
+    typed = DEFAULT_MODEL if model is None else model
+    return path.name if Path(typed).exists() else f"{typed} ({path.name})"
 
 
 def resolve_model(model: str | None) -> Path:

@@ -15,7 +15,7 @@ app = typer.Typer(
     name="tenfold",
     help="Serve open-weight language models from this machine.\n\n"
     "MODEL is everywhere a catalog name (tenfold models), a GGUF file, a Hugging Face folder or a hub id; left out, "
-    "it is smollm2, the embedded default.",
+    "it is smollm2.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -20,35 +20,44 @@ ModelOption = Annotated[
     typer.Option(
         "--model",
         "-m",
+        metavar="MODEL",
         help="Catalog name, GGUF file, Hugging Face folder or hub id.",
         show_default="smollm2",
     ),
 ]
 ThreadsOption = Annotated[
     int | None,
-    typer.Option("--threads", "-t", min=1, help="Compute threads.", show_default="all CPUs"),
+    typer.Option("--threads", "-t", metavar="N", min=1, help="Compute threads.", show_default="all CPUs"),
 ]
 MaxModelLenOption = Annotated[
     int | None,
     typer.Option(
-        "--max-model-len", min=1, help="Longest prompt plus output, in tokens.", show_default="the model's"
+        "--max-model-len",
+        metavar="N",
+        min=1,
+        help="Longest prompt plus output, in tokens.",
+        show_default="the model's",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ConfigOption = Annotated[
     Path | None,
-    typer.Option("--config", help="TOML file with tables [engine] and [server]."),
+    typer.Option("--config", metavar="FILE", help="TOML file with tables [engine] and [server]."),
 ]
-MaxTokensOption = Annotated[int, typer.Option("--max-tokens", "-n", min=1, help="Longest answer, in tokens.")]
+MaxTokensOption = Annotated[
+    int, typer.Option("--max-tokens", "-n", metavar="N", min=1, help="Longest answer, in tokens.")
+]
 TemperatureOption = Annotated[
     float | None,
-    typer.Option("--temperature", min=0.0, help="0 is greedy.", show_default="the model's"),
+    typer.Option("--temperature", metavar="X", min=0.0, help="0 is greedy.", show_default="the model's"),
 ]
 TopPOption = Annotated[
     float | None,
-    typer.Option("--top-p", min=0.0, max=1.0, help="Nucleus sampling.", show_default="the model's"),
+    typer.Option(
+        "--top-p", metavar="X", min=0.0, max=1.0, help="Nucleus sampling.", show_default="the model's"
+    ),
 ]
 SeedOption = Annotated[
     int | None,
-    typer.Option("--seed", help="Same seed, same text.", show_default="random"),
+    typer.Option("--seed", metavar="N", help="Same seed, same text.", show_default="random"),
 ]

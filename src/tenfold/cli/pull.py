@@ -8,7 +8,10 @@ from tenfold.cli.options import ModelArgument
 
 
 def pull(model: ModelArgument = None) -> None:
-    """Bring MODEL (a catalog name or hub id) to this machine, checked by sha256 where it is known; prints its path."""
+    """Bring MODEL to this machine, and print its path.
+
+    MODEL is a catalog name, whose file is checked against its sha256, or a hub id.
+    """
     from tenfold.cli.loading import resolve_model
 
     typer.echo(resolve_model(model))

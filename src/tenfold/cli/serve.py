@@ -12,35 +12,44 @@ from tenfold.cli.options import ConfigOption, MaxModelLenOption, ModelArgument, 
 
 def serve(
     model: ModelArgument = None,
-    host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None,
+    host: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Address to listen on.", show_default="127.0.0.1")
+    ] = None,
     port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.", show_default="8000")
+        int | None,
+        typer.Option(metavar="N", min=0, max=65535, help="Port; 0 takes a free one.", show_default="8000"),
     ] = None,
     api_key: Annotated[
         list[str] | None,
-        typer.Option(help="Accepted API key; may be given several times. None lets everyone in."),
+        typer.Option(
+            metavar="KEY", help="Accepted API key; may be given several times. None lets everyone in."
+        ),
     ] = None,
     served_model_name: Annotated[
-        list[str] | None, typer.Option(help="Name clients use for the model; may be given several times.")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Name clients use for the model; may be given several times."),
     ] = None,
     threads: ThreadsOption = None,
     max_model_len: MaxModelLenOption = None,
     max_num_seqs: Annotated[
-        int | None, typer.Option(min=1, help="Sequences that run at once.", show_default="64")
+        int | None, typer.Option(metavar="N", min=1, help="Sequences that run at once.", show_default="64")
     ] = None,
     max_num_batched_tokens: Annotated[
         int | None,
         typer.Option(
+            metavar="N",
             min=1,
             help="Tokens computed in one step; bounds how long a prefill delays others.",
             show_default="512",
         ),
     ] = None,
     block_size: Annotated[
-        int | None, typer.Option(min=16, help="Tokens a KV block; a multiple of 16.", show_default="16")
+        int | None,
+        typer.Option(metavar="N", min=16, help="Tokens a KV block; a multiple of 16.", show_default="16"),
     ] = None,
     kv_cache_memory_bytes: Annotated[
-        int | None, typer.Option(min=1, help="Bytes for the KV cache.", show_default="at most 2 GiB")
+        int | None,
+        typer.Option(metavar="N", min=1, help="Bytes for the KV cache.", show_default="at most 2 GiB"),
     ] = None,
     enable_prefix_caching: Annotated[
         bool | None,
@@ -51,14 +60,19 @@ def serve(
         ),
     ] = None,
     max_waiting: Annotated[
-        int | None, typer.Option(min=1, help="Requests that may wait; more get 429.", show_default="1024")
+        int | None,
+        typer.Option(metavar="N", min=1, help="Requests that may wait; more get 429.", show_default="1024"),
     ] = None,
     chat_template: Annotated[
-        str | None, typer.Option(help="File with a Jinja chat template to use instead of the model's.")
+        str | None,
+        typer.Option(metavar="FILE", help="File with a Jinja chat template to use instead of the model's."),
     ] = None,
     config: ConfigOption = None,
 ) -> None:
-    """Serve MODEL over HTTP: /v1/chat/completions, /v1/completions, /metrics, and a chat page at /.
+    """Serve MODEL over HTTP, with a chat page at /.
+
+    The API is OpenAI's: /v1/chat/completions, /v1/completions, /v1/models. There are /tokenize, /detokenize, /health,
+    /version and /metrics too.
 
     \b
     Examples:

@@ -9,6 +9,7 @@ from pathlib import Path
 import typer
 
 from tenfold.checkpoints.catalog import DEFAULT_MODEL
+from tenfold.cli.loading import shown_name
 from tenfold.config.load import Settings, Source
 from tenfold.config.server import ServerSettings
 from tenfold.engine.async_engine import AsyncEngine
@@ -33,7 +34,9 @@ def run_server(
     run(
         engine,
         settings.server,
-        on_ready=lambda address: _banner(loaded, engine, settings.server, sources, address, started),
+        on_ready=lambda address: _banner(
+            shown_name(model, path), loaded, engine, settings.server, sources, address, started
+        ),
     )
 
 
@@ -45,6 +48,7 @@ def _client_name(model: str | None, path: Path) -> str:
 
 
 def _banner(
+    shown: str,
     model: Model,
     engine: AsyncEngine,
     server: ServerSettings,
@@ -55,10 +59,12 @@ def _banner(
     name = server.served_model_names[0] if server.served_model_names else engine.model_name
     ready = f"Ready in {time.perf_counter() - started:.2f} s"
     typer.echo(
-        f"{typer.style(ready, fg=typer.colors.GREEN, bold=True)}: {model.name}, up to {engine.max_model_len} tokens."
+        f"{typer.style(ready, fg=typer.colors.GREEN, bold=True)}: {shown}, up to {engine.max_model_len} tokens."
     )
+    given = {source.name for source in sources}
     for setting, value, why in model.chosen:
-        typer.secho(f"  {setting}: {value} ({why})", fg=typer.colors.BRIGHT_BLACK)
+        if setting not in given:
+            typer.secho(f"  {setting}: {value} ({why})", fg=typer.colors.BRIGHT_BLACK)
     for source in sources:
         if source.source != "flag":  # what was typed just now needs no telling
             value = "..." if source.name == "api_keys" else source.value
