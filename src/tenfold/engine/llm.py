@@ -51,7 +51,7 @@ class LLM:
     """A model in this process.
 
     Args:
-        model: a catalog name, GGUF file, Hugging Face folder or hub id; None is the embedded default.
+        model: a catalog name, GGUF file, Hugging Face folder or hub id; None is the catalog's default.
         **settings: fields of EngineSettings, such as threads=2 or max_model_len=4096.
     """
 
