@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated
 
 import typer
@@ -85,8 +84,6 @@ def serve(
     Settings may also stand in the file of --config, or in the environment as TENFOLD_ and the name in capitals
     (TENFOLD_PORT=9000, TENFOLD_API_KEYS=one,two); flags win over the environment, which wins over the file.
     """
-    started = time.perf_counter()
-    from tenfold.cli.loading import resolve_model
     from tenfold.cli.serving import run_server
     from tenfold.config.load import load_settings
 
@@ -106,4 +103,4 @@ def serve(
         "chat_template": chat_template,
     }
     settings, sources = load_settings(flags, config_file=config)
-    run_server(model, resolve_model(model), settings, sources, started)
+    run_server(model, settings, sources)

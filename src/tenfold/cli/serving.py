@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -9,35 +10,40 @@ from pathlib import Path
 import typer
 
 from tenfold.checkpoints.catalog import DEFAULT_MODEL
-from tenfold.cli.loading import shown_name
+from tenfold.cli.loading import resolve_model, shown_name
 from tenfold.config.load import Settings, Source
 from tenfold.config.server import ServerSettings
 from tenfold.engine.async_engine import AsyncEngine
 from tenfold.engine.model import Model, load_model
-from tenfold.server.run import run
+from tenfold.server.run import listen, run
 
 
-def run_server(
-    model: str | None, path: Path, settings: Settings, sources: list[Source], started: float
-) -> None:
-    """Load the model and serve until a stop signal.
+def run_server(model: str | None, settings: Settings, sources: list[Source]) -> None:
+    """Take the address, find and load the model, serve until a stop signal.
 
     Args:
         model: what the user typed, the first name that clients may use.
-        path: the model's file or folder.
         settings: merged settings.
         sources: where those that are no defaults came from.
-        started: time.perf_counter() at the start of the command.
     """
+    listener = listen(settings.server)  # a taken port is told before a model is pulled and loaded
+    path = resolve_model(model)
     loaded = load_model(path, settings.engine)
     engine = AsyncEngine(loaded, _client_name(model, path))
     run(
         engine,
         settings.server,
+        listener=listener,
         on_ready=lambda address: _banner(
-            shown_name(model, path), loaded, engine, settings.server, sources, address, started
+            shown_name(model, path), loaded, engine, settings.server, sources, address
         ),
     )
+
+
+def _seconds_of_process() -> float:
+    """Seconds since this process was started, imports included."""
+    start_ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - start_ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _client_name(model: str | None, path: Path) -> str:
@@ -54,10 +60,9 @@ def _banner(
     server: ServerSettings,
     sources: list[Source],
     address: str,
-    started: float,
 ) -> None:
     name = server.served_model_names[0] if server.served_model_names else engine.model_name
-    ready = f"Ready in {time.perf_counter() - started:.2f} s"
+    ready = f"Ready in {_seconds_of_process():.2f} s"
     typer.echo(
         f"{typer.style(ready, fg=typer.colors.GREEN, bold=True)}: {shown}, up to {engine.max_model_len} tokens."
     )

@@ -36,14 +36,21 @@ class Server:
     Args:
         engine: not started yet.
         settings: where to listen, and the limits.
+        listener: from `listen`; None listens when served.
         on_ready: called with the address, such as "http://127.0.0.1:8000", once requests are taken.
     """
 
     def __init__(
-        self, engine: Engine, settings: ServerSettings, *, on_ready: Callable[[str], None] | None = None
+        self,
+        engine: Engine,
+        settings: ServerSettings,
+        *,
+        listener: socket.socket | None = None,
+        on_ready: Callable[[str], None] | None = None,
     ) -> None:
         self._engine = engine
         self._settings = settings
+        self._listener = listener
         self._on_ready = on_ready
         self._loop: asyncio.AbstractEventLoop | None = None
         self._draining: asyncio.Task[None] | None = None
@@ -55,7 +62,7 @@ class Server:
 
         Raises TenfoldError when the address cannot be had.
         """
-        listener = _listen(self._settings.host, self._settings.port)
+        listener = self._listener or listen(self._settings)
         address = _address(self._settings.host, listener)
         self._loop = asyncio.get_running_loop()
         try:
@@ -127,9 +134,15 @@ class Server:
             server.should_exit = True
 
 
-def run(engine: Engine, settings: ServerSettings, *, on_ready: Callable[[str], None] | None = None) -> None:
+def run(
+    engine: Engine,
+    settings: ServerSettings,
+    *,
+    listener: socket.socket | None = None,
+    on_ready: Callable[[str], None] | None = None,
+) -> None:
     """Serve in this thread until a stop signal; see Server."""
-    server = Server(engine, settings, on_ready=on_ready)
+    server = Server(engine, settings, listener=listener, on_ready=on_ready)
     uvloop.run(server.serve())
 
 
@@ -153,7 +166,12 @@ class _Uvicorn(uvicorn.Server):
         self._signalled()
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(settings: ServerSettings) -> socket.socket:
+    """Take the settings' address, before anything slow is done for it.
+
+    Raises TenfoldError when it cannot be had.
+    """
+    host, port = settings.host, settings.port
     if not 0 <= port <= 65535:
         raise TenfoldError(f"Port {port} does not exist; give one from 0 to 65535 (--port).")
     try:
@@ -168,7 +186,6 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(target)
-        # Taken ports are found here, before a model is loaded.
         listener.listen(2048)
         listener.setblocking(False)
     except OSError as error:
