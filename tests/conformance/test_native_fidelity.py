@@ -23,12 +23,11 @@ transformers = pytest.importorskip("transformers")
 pytestmark = pytest.mark.conformance
 
 REAL = "SmolLM2-135M-Instruct.Q4_1.gguf"
-# Of the logits' deviation. Rounding activations, keys and values to bfloat16 costs about half a percent.
+# Of the logits' deviation; rounding activations, keys and values to bfloat16 costs these random models 0.7 to 1.6 %.
 LARGEST_ERROR = 0.02
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="int8 activations cost this model a mean KL of 3.3e-3")
 def test_a_real_model_keeps_its_distributions() -> None:
     """The bars of `bench/fidelity.py`, on 510 tokens."""
     path = Path(os.environ.get("TENFOLD_TEST_MODELS", "")) / REAL
