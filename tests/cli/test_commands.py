@@ -171,12 +171,15 @@ def test_doctor_measures(tenfold):
     [
         (("generate", "x", "-m", "no-such-model"), "There is no model 'no-such-model'."),
         (("inspect", "no-such-model"), "There is no model"),
-        (("serve", "no-such-model"), "There is no model"),
+        (("serve", "no-such-model", "--port", "0"), "There is no model"),
         (("pull", "smolm2"), "Did you mean 'smollm2'?"),
         (("serve", "--config", "absent.toml"), "absent.toml cannot be read"),
         (("generate", "x", "-m", "TINY", "--max-model-len", "9999999"), "max_model_len is 9999999"),
         (("generate", "", "-m", "TINY"), "The prompt has no tokens"),
-        (("serve", "TINY", "--block-size", "17"), "block_size is 17; it must be a multiple of 16."),
+        (
+            ("serve", "TINY", "--port", "0", "--block-size", "17"),
+            "block_size is 17; it must be a multiple of 16.",
+        ),
     ],
 )
 def test_an_error_is_a_sentence_and_exit_code_1(tenfold, tiny, args, sentence):

@@ -26,18 +26,18 @@ def run_server(model: str | None, settings: Settings, sources: list[Source]) -> 
         settings: merged settings.
         sources: where those that are no defaults came from.
     """
-    listener = listen(settings.server)  # a taken port is told before a model is pulled and loaded
-    path = resolve_model(model)
-    loaded = load_model(path, settings.engine)
-    engine = AsyncEngine(loaded, _client_name(model, path))
-    run(
-        engine,
-        settings.server,
-        listener=listener,
-        on_ready=lambda address: _banner(
-            shown_name(model, path), loaded, engine, settings.server, sources, address
-        ),
-    )
+    with listen(settings.server) as listener:  # a taken port is told before a model is pulled and loaded
+        path = resolve_model(model)
+        loaded = load_model(path, settings.engine)
+        engine = AsyncEngine(loaded, _client_name(model, path))
+        run(
+            engine,
+            settings.server,
+            listener=listener,
+            on_ready=lambda address: _banner(
+                shown_name(model, path), loaded, engine, settings.server, sources, address
+            ),
+        )
 
 
 def _seconds_of_process() -> float:

@@ -86,8 +86,10 @@ def replying(reply: bytes, *, then_close: bool = True) -> Iterator[str]:
     loop = asyncio.new_event_loop()
     urls: list[str] = []
     ready, stop = threading.Event(), asyncio.Event()
+    answering: set[asyncio.Task[None] | None] = set()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        answering.add(asyncio.current_task())
         try:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -96,9 +98,10 @@ def replying(reply: bytes, *, then_close: bool = True) -> Iterator[str]:
                 await writer.drain()
                 if then_close:
                     break
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        writer.close()
+            writer.close()
+            await writer.wait_closed()
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            writer.transport.abort()
 
     async def main() -> None:
         server = await asyncio.start_server(answer, "127.0.0.1", 0)
@@ -106,6 +109,11 @@ def replying(reply: bytes, *, then_close: bool = True) -> Iterator[str]:
         ready.set()
         await stop.wait()
         server.close()
+        for task in answering:
+            if task is not None:
+                task.cancel()
+        await asyncio.gather(*filter(None, answering), return_exceptions=True)
+        await asyncio.sleep(0.01)  # aborted transports close in the loop's next rounds
 
     thread = threading.Thread(target=loop.run_until_complete, args=(main(),))
     thread.start()
