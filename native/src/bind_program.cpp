@@ -84,6 +84,24 @@ nb::tuple step(NativeProgram& program, const Array<int32_t>& tokens, const Array
   return nb::make_tuple(ids, logprobs, tops);
 }
 
+nb::dict step_times(const NativeProgram& program) {
+  const StepTimes times = program.step_times();
+  const char* kinds[] = {"rows", "linear", "attention", "logits"};
+  nb::list stages;
+  for (const StageTime& stage : times.stages) {
+    nb::list parts;
+    for (const PartTime& part : stage.parts) parts.append(nb::make_tuple(part.number, part.quantize, part.seconds));
+    stages.append(nb::make_tuple(kinds[stage.kind], stage.seconds, parts));
+  }
+  nb::dict result;
+  result["steps"] = times.steps;
+  result["seconds"] = times.seconds;
+  result["prepare"] = times.prepare;
+  result["sampling"] = times.sampling;
+  result["stages"] = stages;
+  return result;
+}
+
 }  // namespace
 
 void bind_program(nb::module_& m) {
@@ -140,6 +158,7 @@ void bind_program(nb::module_& m) {
       .def("step_logits", &step_logits, "tokens"_a, "counts"_a, "starts"_a, "blocks"_a, "block_offsets"_a,
            "logit_rows"_a, "Runs a step; returns raw float32 logits [logit rows, vocab].")
       .def_prop_ro("weight_bytes", &NativeProgram::weight_bytes)
+      .def_prop_ro("weight_sizes", &NativeProgram::weight_sizes)
       .def_prop_ro("kv_bytes", &NativeProgram::kv_bytes)
       .def_prop_ro("threads", &NativeProgram::threads)
       .def_prop_ro("isa", [](const NativeProgram& self) { return std::string(isa_name(self.isa())); })
@@ -149,7 +168,9 @@ void bind_program(nb::module_& m) {
         const char* names[] = {"rows", "linear", "attention", "logits", "sampling"};
         for (int i = 0; i < 5; ++i) seconds[names[i]] = self.stage_seconds(i);
         return seconds;
-      }, "Seconds spent so far, by kind of stage.");
+      }, "Seconds spent so far, by kind of stage.")
+      .def("profile", &NativeProgram::profile, "on"_a, "Times every stage from zero, or stops doing so.")
+      .def("step_times", &step_times, "What the steps since profile(True) took; see _native.pyi.");
 }
 
 }  // namespace tenfold

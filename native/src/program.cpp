@@ -1,40 +1,11 @@
-#include "program.hpp"
-
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
 
+#include "program_run.hpp"
+
 namespace tenfold {
-namespace {
-
-// Row stages below this many element-operations run on the calling thread: a dispatch costs about a microsecond.
-constexpr int64_t kSerialCost = 24000;
-constexpr int kTasksPerThread = 4;
-
-using Clock = std::chrono::steady_clock;
-
-class Timer {
- public:
-  explicit Timer(double& total) : total_(total), start_(Clock::now()) {}
-  ~Timer() { total_ += std::chrono::duration<double>(Clock::now() - start_).count(); }
-
- private:
-  double& total_;
-  Clock::time_point start_;
-};
-
-}  // namespace
-
-struct NativeProgram::Run {
-  const StepInput& input;
-  std::vector<int32_t> positions;
-  std::vector<AttentionSequence> sequences;
-  float* logits_out;
-  const SampleParams* params;
-  Sampled* sampled;
-};
 
 void NativeProgram::check_input(const StepInput& in) const {
   if (!finished_) throw std::logic_error("the program is not finished; call finish() first.");
@@ -63,6 +34,16 @@ void NativeProgram::check_input(const StepInput& in) const {
 void NativeProgram::step(const StepInput& input, float* logits_out, const SampleParams* params, Sampled* sampled) {
   check_input(input);
   Run run{input, {}, {}, logits_out, params, sampled};
+  if (times_.on) {
+    run_profiled(run);
+    return;
+  }
+  prepare(run);
+  for (const Stage& stage : stages_) run_stage(stage, run);
+}
+
+void NativeProgram::prepare(Run& run) {
+  const StepInput& input = run.input;
   run.positions.reserve(input.num_tokens);
   for (int s = 0; s < input.num_sequences; ++s) {
     run.sequences.push_back({static_cast<int>(run.positions.size()), input.counts[s], input.starts[s],
@@ -84,19 +65,20 @@ void NativeProgram::step(const StepInput& input, float* logits_out, const Sample
     if (input.num_tokens <= 2) for (int r = 0; r < input.num_tokens; ++r) fill(r, 0);
     else pool_.run(input.num_tokens, fill);
   }
-  for (const Stage& stage : stages_) {
-    if (const auto* rows = std::get_if<RowStage>(&stage)) run_rows(*rows, run);
-    else if (const auto* linear = std::get_if<LinearStage>(&stage)) run_linear(*linear, run);
-    else if (const auto* attention = std::get_if<AttentionStage>(&stage)) run_attention(*attention, run);
-    else run_logits(std::get<LogitsStage>(stage), run);
-  }
+}
+
+void NativeProgram::run_stage(const Stage& stage, Run& run) {
+  if (const auto* rows = std::get_if<RowStage>(&stage)) run_rows(*rows, run);
+  else if (const auto* linear = std::get_if<LinearStage>(&stage)) run_linear(*linear, run);
+  else if (const auto* attention = std::get_if<AttentionStage>(&stage)) run_attention(*attention, run);
+  else run_logits(std::get<LogitsStage>(stage), run);
 }
 
 void NativeProgram::run_rows(const RowStage& stage, Run& run) {
   Timer timer(seconds_[0]);
   const int rows = run.input.num_tokens;
   auto body = [&](int r) {
-    for (const RowOp& op : stage.ops) std::visit([&](const auto& o) { row(o, r, run); }, op);
+    for (const RowOp& op : stage.ops) run_row_op(op, r, run);
   };
   if (static_cast<int64_t>(stage.cost) * rows < kSerialCost || pool_.size() == 1) {
     for (int r = 0; r < rows; ++r) body(r);
@@ -106,6 +88,10 @@ void NativeProgram::run_rows(const RowStage& stage, Run& run) {
   pool_.run((rows + chunk - 1) / chunk, [&](int task, int) {
     for (int r = task * chunk; r < std::min(rows, (task + 1) * chunk); ++r) body(r);
   });
+}
+
+void NativeProgram::run_row_op(const RowOp& op, int r, Run& run) {
+  std::visit([&](const auto& o) { row(o, r, run); }, op);
 }
 
 void NativeProgram::row(const EmbedOp& op, int r, Run& run) {

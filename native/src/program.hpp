@@ -30,13 +30,30 @@ struct AddOp { View x, out; };
 struct QuantizeOp { View x; bool int8, bf16; };
 using RowOp = std::variant<EmbedOp, RmsNormOp, RopeOp, GatedOp, AddOp, QuantizeOp>;
 
-struct RowStage { std::vector<RowOp> ops; int cost = 0; };
-struct LinearStage { View x, out; std::vector<int> weights, biases; bool add; };
-struct AttentionStage { View q, k, v, out; int layer, num_heads, num_kv_heads, head_dim; float scale; int window; };
-struct LogitsStage { View x; int weight; float softcap; };
+// `number` is the op's place in the Program; numbers[i] that of the op for which ops[i] works.
+struct RowStage { std::vector<RowOp> ops; std::vector<int> numbers; int cost = 0; };
+struct LinearStage { View x, out; std::vector<int> weights, biases; bool add; int number = -1; };
+struct AttentionStage {
+  View q, k, v, out;
+  int layer, num_heads, num_kv_heads, head_dim;
+  float scale;
+  int window, number = -1;
+};
+struct LogitsStage { View x; int weight; float softcap; int number = -1; };
 using Stage = std::variant<RowStage, LinearStage, AttentionStage, LogitsStage>;
 
 struct RopeTable { std::vector<float> inv_freq; float factor; bool interleaved; };
+
+// Where profiled steps spent their time, in seconds summed over the steps. `parts` has one entry an op of a row stage
+// (including quantizing for a linear, which no op of the Program stands for), and one for other stages.
+struct PartTime { int number = -1; bool quantize = false; double seconds = 0; };
+struct StageTime { int kind = 0; double seconds = 0; std::vector<PartTime> parts; };
+struct StepTimes {
+  bool on = false;
+  int64_t steps = 0;
+  double seconds = 0, prepare = 0, sampling = 0;  // whole steps; of them, before the first stage; picking tokens
+  std::vector<StageTime> stages;
+};
 
 // One step's work, as arrays. Row r of the step belongs to the sequence whose range covers it.
 struct StepInput {
@@ -77,19 +94,29 @@ class NativeProgram {
   Isa isa() const { return isa_; }
   int threads() const { return pool_.size(); }
   size_t weight_bytes() const;
+  std::vector<size_t> weight_sizes() const;  // of each matrix, in the order in which they were added
   size_t kv_bytes() const { return kv_.bytes(); }
   std::vector<std::string> weight_formats() const;
   double stage_seconds(int kind) const { return seconds_[kind]; }  // 0 rows, 1 linear, 2 attention, 3 logits, 4 sampling
+
+  // Times each stage, and each op within row stages, from zero; or stops doing so. Costs two clock reads a stage.
+  void profile(bool on);
+  StepTimes step_times() const { return times_; }
 
  private:
   struct Run;  // what one step knows
 
   void check(const View& view) const;
-  RowStage& row_stage();
+  void push_row(RowOp op, int cost, int number);
   void wrote(int buffer);
-  void want_activations(const View& x, bool int8, bool bf16);
+  void want_activations(const View& x, bool int8, bool bf16, int number);
   void check_input(const StepInput& input) const;
+  void prepare(Run& run);
+  void run_stage(const Stage& stage, Run& run);
+  void run_profiled(Run& run);
   void run_rows(const RowStage& stage, Run& run);
+  std::vector<double> run_rows_by_op(const RowStage& stage, Run& run);
+  void run_row_op(const RowOp& op, int r, Run& run);
   void run_linear(const LinearStage& stage, Run& run);
   void run_attention(const AttentionStage& stage, Run& run);
   void run_logits(const LogitsStage& stage, Run& run);
@@ -129,7 +156,9 @@ class NativeProgram {
   std::vector<std::unique_ptr<SampleScratch>> sample_scratch_;
   int vocab_ = 0, max_tokens_ = 0, max_logit_rows_ = 0, num_blocks_ = 0, block_size_ = 0;
   bool finished_ = false;
+  int num_ops_ = 0;
   double seconds_[5] = {0, 0, 0, 0, 0};
+  StepTimes times_;
 };
 
 }  // namespace tenfold

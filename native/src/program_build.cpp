@@ -39,9 +39,12 @@ void NativeProgram::check(const View& view) const {
     throw std::invalid_argument("a view names a buffer or columns that do not exist.");
 }
 
-RowStage& NativeProgram::row_stage() {
+void NativeProgram::push_row(RowOp op, int cost, int number) {
   if (stages_.empty() || !std::holds_alternative<RowStage>(stages_.back())) stages_.emplace_back(RowStage{});
-  return std::get<RowStage>(stages_.back());
+  RowStage& stage = std::get<RowStage>(stages_.back());
+  stage.ops.push_back(op);
+  stage.numbers.push_back(number);
+  stage.cost += cost;
 }
 
 void NativeProgram::wrote(int buffer) {
@@ -52,8 +55,7 @@ void NativeProgram::embed(EmbedOp op) {
   check(op.out);
   if (weight_columns(*weights_.at(op.weight)) != op.out.width)
     throw std::invalid_argument("embed: the weight's width is not the buffer's.");
-  row_stage().ops.emplace_back(op);
-  row_stage().cost += op.out.width;
+  push_row(op, op.out.width, num_ops_++);
   wrote(op.out.buffer);
 }
 
@@ -63,8 +65,7 @@ void NativeProgram::rms_norm(RmsNormOp op) {
   const int n = op.head_dim > 0 ? op.head_dim : op.x.width;
   if (op.x.width != op.out.width || op.x.width % n != 0 || static_cast<int>(vectors_.at(op.vector).size()) != n)
     throw std::invalid_argument("rms_norm: widths do not agree.");
-  row_stage().ops.emplace_back(op);
-  row_stage().cost += op.x.width;
+  push_row(op, op.x.width, num_ops_++);
   wrote(op.out.buffer);
 }
 
@@ -73,8 +74,7 @@ void NativeProgram::rope(RopeOp op) {
   const int rotary_dim = 2 * static_cast<int>(ropes_.at(op.rope).inv_freq.size());
   if (op.head_dim <= 0 || op.x.width % op.head_dim != 0 || rotary_dim > op.head_dim)
     throw std::invalid_argument("rope: head and rotary sizes do not agree.");
-  row_stage().ops.emplace_back(op);
-  row_stage().cost += op.x.width;
+  push_row(op, op.x.width, num_ops_++);
   wrote(op.x.buffer);
 }
 
@@ -84,8 +84,7 @@ void NativeProgram::gated(GatedOp op) {
   check(op.out);
   if (op.gate.width != op.up.width || op.gate.width != op.out.width)
     throw std::invalid_argument("gated_activation: widths do not agree.");
-  row_stage().ops.emplace_back(op);
-  row_stage().cost += 4 * op.gate.width;
+  push_row(op, 4 * op.gate.width, num_ops_++);
   wrote(op.out.buffer);
 }
 
@@ -93,17 +92,15 @@ void NativeProgram::add(AddOp op) {
   check(op.x);
   check(op.out);
   if (op.x.width != op.out.width) throw std::invalid_argument("add: widths do not agree.");
-  row_stage().ops.emplace_back(op);
-  row_stage().cost += op.x.width;
+  push_row(op, op.x.width, num_ops_++);
   wrote(op.out.buffer);
 }
 
-void NativeProgram::want_activations(const View& x, bool int8, bool bf16) {
+void NativeProgram::want_activations(const View& x, bool int8, bool bf16, int number) {
   const bool same = held_.buffer == x.buffer && held_.start == x.start && held_.width == x.width;
   const bool need_int8 = int8 && !(same && held_int8_), need_bf16 = bf16 && !(same && held_bf16_);
   if (!need_int8 && !need_bf16) return;
-  row_stage().ops.emplace_back(QuantizeOp{x, need_int8, need_bf16});
-  row_stage().cost += 2 * x.width;
+  push_row(QuantizeOp{x, need_int8, need_bf16}, 2 * x.width, number);
   held_int8_ = need_int8 || (same && held_int8_);
   held_bf16_ = need_bf16 || (same && held_bf16_);
   held_ = x;
@@ -126,7 +123,8 @@ void NativeProgram::linear(LinearStage stage) {
       throw std::invalid_argument("linear: a bias is not as long as its weight has rows.");
   }
   if (n != stage.out.width) throw std::invalid_argument("linear: the weights' rows do not fill out.");
-  want_activations(stage.x, int8, bf16);
+  stage.number = num_ops_++;
+  want_activations(stage.x, int8, bf16, stage.number);
   wrote(stage.out.buffer);
   stages_.emplace_back(std::move(stage));
 }
@@ -140,6 +138,7 @@ void NativeProgram::attention(AttentionStage stage) {
   if (stage.layer != static_cast<int>(layer_geometry_.size()))
     throw std::invalid_argument("attention: layers must come in order, from 0.");
   layer_geometry_.push_back(KvGeometry{stage.num_kv_heads, d, 0});
+  stage.number = num_ops_++;
   wrote(stage.out.buffer);
   stages_.emplace_back(stage);
 }
@@ -150,6 +149,7 @@ void NativeProgram::logits(LogitsStage stage) {
   if (weight_columns(w) != stage.x.width) throw std::invalid_argument("logits: the weight's width is not x's.");
   logit_activation_width_ = std::max(logit_activation_width_, stage.x.width);
   vocab_ = weight_rows(w);
+  stage.number = num_ops_++;
   stages_.emplace_back(stage);
 }
 
@@ -182,6 +182,12 @@ size_t NativeProgram::weight_bytes() const {
   for (const auto& weight : weights_) bytes += tenfold::weight_bytes(*weight);
   for (const auto& vector : vectors_) bytes += vector.size() * sizeof(float);
   return bytes;
+}
+
+std::vector<size_t> NativeProgram::weight_sizes() const {
+  std::vector<size_t> sizes;
+  for (const auto& weight : weights_) sizes.push_back(tenfold::weight_bytes(*weight));
+  return sizes;
 }
 
 std::vector<std::string> NativeProgram::weight_formats() const {

@@ -1,5 +1,5 @@
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,19 @@ def supported_isas() -> list[str]: ...
 def measure_ceilings(
     isa: str, threads: int, seconds: float = 0.2, read_bytes: int = 1 << 30
 ) -> dict[str, float]: ...
+
+class StepTimes(TypedDict):
+    """Seconds of all profiled steps together.
+
+    stages: in the order they run, (kind, seconds, parts); a part is (number of its op, whether it quantizes
+    for that op, seconds).
+    """
+
+    steps: int
+    seconds: float
+    prepare: float
+    sampling: float
+    stages: list[tuple[str, float, list[tuple[int, bool, float]]]]
 
 class Program:
     def __init__(self, isa: str, threads: int) -> None: ...
@@ -74,6 +87,10 @@ class Program:
     def isa(self) -> str: ...
     @property
     def weight_formats(self) -> list[str]: ...
+    @property
+    def weight_sizes(self) -> list[int]: ...
+    def profile(self, on: bool) -> None: ...
+    def step_times(self) -> StepTimes: ...
     def stage_seconds(self) -> dict[str, float]: ...
 
 def __getattr__(name: str) -> Any: ...

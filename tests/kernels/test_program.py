@@ -75,3 +75,32 @@ def test_steps_that_make_no_sense_are_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(ValueError, match=r"\."):
             step(**bad)
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gemma3"])
+def test_profiled_steps_give_the_same_bits(tmp_path: Path, architecture: str) -> None:
+    path = write_tiny_gguf(tmp_path / "tiny.gguf", architecture)
+    model = load_model(path, EngineSettings(threads=2, kv_cache_memory_bytes=4 << 20))
+    native, blocks = model.runner.native, tuple(range(7))
+
+    def logits(count: int) -> np.ndarray:
+        plan = StepPlan(0, (ScheduledChunk(0, 0, TOKENS[:count], blocks, True),))
+        return model.runner.logits(plan, range(count))
+
+    plain = [logits(count) for count in (1, 100)]
+    native.profile(True)
+    profiled = [logits(count) for count in (1, 100)]
+    times = native.step_times()
+    native.profile(False)
+    for before, after in zip(plain, profiled, strict=True):
+        assert before.tobytes() == after.tobytes()
+    assert times["steps"] == 2
+    assert {kind for kind, _, _ in times["stages"]} == {"rows", "linear", "attention", "logits"}
+    inside = times["prepare"] + times["sampling"] + sum(seconds for _, seconds, _ in times["stages"])
+    assert 0 < inside <= times["seconds"]
+    for _, seconds, parts in times["stages"]:
+        assert sum(part[2] for part in parts) == pytest.approx(seconds)
+    numbers = [number for _, _, parts in times["stages"] for number, quantizes, _ in parts if not quantizes]
+    assert numbers == list(range(len(model.program.ops)))
+    assert sum(native.weight_sizes) < native.weight_bytes, "the vectors are missing"
+    assert native.step_times()["stages"] == []

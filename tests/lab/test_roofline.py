@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 
 from tenfold.config.engine import EngineSettings
 from tenfold.engine.model import Model, load_model
-from tenfold.lab.roofline import Ceilings, Chunk, Roofline, StepCost, _visible, best_of, measure_ceilings
+from tenfold.lab.roofline import (
+    Ceilings,
+    Chunk,
+    Roofline,
+    StepCost,
+    best_of,
+    measure_ceilings,
+    visible_positions,
+)
 from tests.tiny_models import write_tiny_gguf
 
 VOCAB, HIDDEN, LAYERS, HEADS, KV_HEADS, HEAD_DIM, INTERMEDIATE = 300, 64, 2, 4, 2, 32, 128
@@ -30,9 +38,11 @@ def roofline(model: Model) -> Roofline:
 
 
 @given(st.integers(0, 60), st.integers(1, 60), st.none() | st.integers(1, 70))
-def test_visible_positions_are_those_counted_one_by_one(start: int, count: int, window: int | None) -> None:
+def testvisible_positions_positions_are_those_counted_one_by_one(
+    start: int, count: int, window: int | None
+) -> None:
     seen = sum(min(p + 1, window or p + 1) for p in range(start, start + count))
-    assert _visible(Chunk(start, count, True), window) == seen
+    assert visible_positions(Chunk(start, count, True), window) == seen
 
 
 @pytest.mark.parametrize("tied", [True, False])

@@ -7,7 +7,7 @@ import sys
 import typer
 
 from tenfold import __version__
-from tenfold.cli import bench, chat, doctor, generate, inspect, models, pull, serve
+from tenfold.cli import bench, chat, doctor, generate, inspect, models, profile, pull, serve
 from tenfold.cli.console import fail
 from tenfold.core.errors import TenfoldError
 
@@ -29,6 +29,7 @@ app.command()(pull.pull)
 app.command()(models.models)
 app.command()(inspect.inspect)
 app.command()(doctor.doctor)
+app.command()(profile.profile)
 app.add_typer(bench.app, name="bench")
 
 

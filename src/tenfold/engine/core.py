@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Mapping
 from itertools import count
 
 from tenfold.core.errors import InvalidRequestError
+from tenfold.core.plan import StepPlan
 from tenfold.core.request import Request, RequestOutput, TokenLogprobs
 from tenfold.core.stats import EngineStats
 from tenfold.engine.completion import Completion
@@ -146,20 +146,11 @@ class EngineCore:
 
     def step(self) -> list[RequestOutput]:
         """Plan and run one step; return what it added, in the plan's order. Empty when there is nothing to do."""
-        plan = self.scheduler.schedule()
-        self._preemptions += len(plan.preempted)
-        for reason in plan.reasons:
-            _log.debug("step %d: %s", plan.step, reason)
+        plan = self._plan()
         if not plan.chunks:
             return []
         sampling = [self._completions[chunk.seq_id] for chunk in plan.chunks if chunk.sample]
-        sampled = self.model.runner.execute(plan, [_sampling_row(completion) for completion in sampling])
-        self._steps += 1
-        results: Mapping[int, TokenLogprobs] = {
-            completion.sequence.seq_id: token for completion, token in zip(sampling, sampled, strict=True)
-        }
-        self.scheduler.update(plan, {seq_id: token.token_id for seq_id, token in results.items()})
-        return [self._deliver(completion, results[completion.sequence.seq_id]) for completion in sampling]
+        return self._account(plan, sampling, self._execute(plan, sampling))
 
     def has_work(self) -> bool:
         """Whether a step would have anything to do."""
@@ -192,6 +183,27 @@ class EngineCore:
         self.scheduler.check()
         owned = {seq_id for seqs in self._requests.values() for seq_id in seqs}
         assert owned == set(self._completions), "requests and completions disagree."
+
+    def _plan(self) -> StepPlan:
+        plan = self.scheduler.schedule()
+        self._preemptions += len(plan.preempted)
+        for reason in plan.reasons:
+            _log.debug("step %d: %s", plan.step, reason)
+        return plan
+
+    def _execute(self, plan: StepPlan, sampling: list[Completion]) -> list[TokenLogprobs]:
+        return self.model.runner.execute(plan, [_sampling_row(completion) for completion in sampling])
+
+    def _account(
+        self, plan: StepPlan, sampling: list[Completion], sampled: list[TokenLogprobs]
+    ) -> list[RequestOutput]:
+        """Tell the scheduler what was computed, and turn the tokens into outputs."""
+        self._steps += 1
+        results = {
+            completion.sequence.seq_id: token for completion, token in zip(sampling, sampled, strict=True)
+        }
+        self.scheduler.update(plan, {seq_id: token.token_id for seq_id, token in results.items()})
+        return [self._deliver(completion, results[completion.sequence.seq_id]) for completion in sampling]
 
     def _deliver(self, completion: Completion, token: TokenLogprobs) -> RequestOutput:
         self._generation_tokens += 1

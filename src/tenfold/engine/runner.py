@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence as Items
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,8 @@ from tenfold.core.request import TokenLogprobs
 from tenfold.sampling.batch import SamplingRow, sampling_batch
 
 _Table = tuple[tuple[int, ...], npt.NDArray[np.int32]]
+# Of each sampled row: the token, its log probability, the likeliest tokens with theirs.
+_Sampled = tuple[list[int], list[float], list[list[tuple[int, float]] | None]]
 
 
 class Runner:
@@ -48,12 +51,19 @@ class Runner:
             raise EngineError(
                 "The model was loaded before this process was forked; load it again in this process."
             )
-        arrays = self._arrays(plan.chunks)
-        sampling = _native.SamplingArrays(*sampling_batch(rows).arguments())
-        tokens, logprobs, tops = self.native.step(*arrays, sampling)
+        return self._results(self._compute(self._inputs(plan, rows)))
+
+    def _inputs(self, plan: StepPlan, rows: Items[SamplingRow]) -> tuple[Any, ...]:
+        """The arguments of the native step."""
+        return *self._arrays(plan.chunks), _native.SamplingArrays(*sampling_batch(rows).arguments())
+
+    def _compute(self, inputs: tuple[Any, ...]) -> _Sampled:
+        return self.native.step(*inputs)
+
+    def _results(self, sampled: _Sampled) -> list[TokenLogprobs]:
         return [
             TokenLogprobs(token, logprob, tuple(top) if top is not None else ())
-            for token, logprob, top in zip(tokens, logprobs, tops, strict=True)
+            for token, logprob, top in zip(*sampled, strict=True)
         ]
 
     def logits(self, plan: StepPlan, rows: Items[int]) -> npt.NDArray[np.float32]:

@@ -17,10 +17,11 @@ from tenfold.program.program import Program
 
 MIN_READ_BYTES = 64 << 20
 MAX_READ_BYTES = 1 << 30
-_FLOAT_FORMATS = ("f32", "f16", "bf16")
+# Matrices stored so are multiplied as bfloat16, all others as int8.
+FLOAT_FORMATS = ("f32", "f16", "bf16")
 # Bits a weight as packed, to within a few percent; they only split the known sum of bytes between matrices.
 _BITS = {
-    **dict.fromkeys(_FLOAT_FORMATS, 16.0),
+    **dict.fromkeys(FLOAT_FORMATS, 16.0),
     "q4_0": 4.5,
     "q4_1": 5.0,
     "q5_0": 5.5,
@@ -156,7 +157,7 @@ class Roofline:
                 end = chunk.start + chunk.count
                 first = 0 if window is None else max(0, chunk.start - window + 1)
                 kv_bytes += layers * (end - first) * 4 * kv_heads * head_dim
-                flops += layers * 4 * heads * head_dim * _visible(chunk, window)
+                flops += layers * 4 * heads * head_dim * visible_positions(chunk, window)
         return StepCost(
             weight_bytes=self._linear_bytes + (self._logit_bytes if samples else 0.0),
             kv_bytes=kv_bytes,
@@ -169,11 +170,11 @@ def _operations(uses: Counter[str], sizes: dict[str, int], kinds: dict[str, str]
     """Operations a row on (int8, bf16) dot products."""
     totals = [0.0, 0.0]
     for name, count in uses.items():
-        totals[kinds[name] in _FLOAT_FORMATS] += 2.0 * sizes[name] * count
+        totals[kinds[name] in FLOAT_FORMATS] += 2.0 * sizes[name] * count
     return totals[0], totals[1]
 
 
-def _visible(chunk: Chunk, window: int | None) -> int:
+def visible_positions(chunk: Chunk, window: int | None) -> int:
     """Positions that the chunk's tokens see, summed over its tokens."""
     first, last = chunk.start + 1, chunk.start + chunk.count
     if window is None or last <= window:
