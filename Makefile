@@ -2,9 +2,10 @@
 VENV := .venv
 PY := $(VENV)/bin/python
 TENFOLD_TEST_MODELS ?= $(CURDIR)/build/test-models
+PEERS ?= llama.cpp vllm transformers
 export TENFOLD_TEST_MODELS PYTHON
 
-.PHONY: help setup serve test test-slow test-conformance test-peer check format bench clean
+.PHONY: help setup serve test test-slow test-conformance test-peer check format bench bench-scaling readme clean
 .DEFAULT_GOAL := help
 
 help: ## List the commands.
@@ -34,7 +35,7 @@ test-conformance: ## Compare with transformers; installs torch.
 test-peer: ## Compare with llama.cpp; builds it under build/peers.
 	@scripts/setup --dev
 	@scripts/test-models
-	@scripts/peers
+	@scripts/peers llama.cpp
 	@$(PY) -m pytest -m peer --timeout 3600 $(ARGS)
 
 check: ## Types, lint and format.
@@ -48,10 +49,18 @@ format: ## Format the Python sources.
 	@$(VENV)/bin/ruff format .
 	@$(VENV)/bin/ruff check --fix .
 
-bench: ## Measure against llama.cpp, interleaved; writes bench/results.
-	@scripts/setup --dev
-	@scripts/peers
-	@$(PY) bench/compare.py $(ARGS)
+bench: ## Measure against llama.cpp, vLLM and transformers, interleaved (PEERS="llama.cpp" picks, ARGS="--quick").
+	@scripts/setup
+	@scripts/peers $(PEERS) || echo "Measuring without those peers." >&2
+	@$(PY) bench/compare.py --peers $(PEERS) $(ARGS)
+
+bench-scaling: ## Measure the cost of a token against context and batch (ARGS="--model FILE").
+	@scripts/setup
+	@$(PY) bench/scaling.py $(ARGS)
+
+readme: ## Write the README's table of speeds from the newest bench/results.
+	@scripts/setup
+	@$(PY) bench/readme.py
 
 clean: ## Remove the environment and everything built.
 	rm -rf $(VENV) build

@@ -1,16 +1,15 @@
-"""Who is measured: an engine with a model file, asked for one rate at a time."""
+"""Who is measured: an engine with a model file and settings, asked for one rate at a time."""
 
 from __future__ import annotations
 
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Protocol
 
 from bench.scenarios import Row
 
-LIMIT_SECONDS = 1800.0
+LIMIT_SECONDS = 300.0
 
 
 class PeerError(Exception):
@@ -22,46 +21,53 @@ class Sample:
     """One measurement.
 
     Args:
-        rates: tokens a second by variant (settings of the engine of which the best counts).
+        rate: tokens a second.
         details: what else the engine said, kept in the results.
     """
 
-    rates: dict[str, float]
+    rate: float
     details: dict[str, object] = field(default_factory=dict)
 
 
 class Entrant(Protocol):
-    """An engine with a model file."""
+    """An engine with a model file and one choice of settings.
 
-    engine: str
-    label: str
-    file: Path
+    Args:
+        engine: "tenfold", "llama.cpp", ...: figures of one engine are alternatives of which the best counts.
+        label: of its figures.
+    """
+
+    @property
+    def engine(self) -> str: ...
+
+    @property
+    def label(self) -> str: ...
 
     def measure(self, row: Row) -> Sample:
         """Run the row once, after a warm-up of the engine's own.
 
         Raises:
-            PeerError: the engine fails.
+            PeerError: the engine fails, or takes longer than LIMIT_SECONDS.
         """
+        ...
+
+    def close(self) -> None:
+        """End what it has left running."""
+        ...
 
 
-def output_of(command: Sequence[str]) -> str:
+def output_of(command: Sequence[str], limit: float = LIMIT_SECONDS) -> str:
     """Standard output of a program.
 
     Raises:
-        PeerError: it fails, or takes longer than half an hour.
+        PeerError: it fails, or takes longer than `limit` seconds.
     """
     try:
         result = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_SECONDS,
-            check=False,
-            stdin=subprocess.DEVNULL,
+            command, capture_output=True, text=True, timeout=limit, check=False, stdin=subprocess.DEVNULL
         )
     except subprocess.TimeoutExpired:
-        raise PeerError(f"{command[0]} took longer than {LIMIT_SECONDS:.0f} s.") from None
+        raise PeerError(f"{command[0]} took longer than {limit:.0f} s.") from None
     except OSError as problem:
         raise PeerError(f"{command[0]} cannot be run: {problem.strerror}.") from None
     if result.returncode != 0:

@@ -15,7 +15,6 @@ from bench.scenarios import Row
 ROOT = Path(__file__).resolve().parent.parent
 PEERS = ROOT / "build" / "peers"
 _QUANTIZE_FROM_BITS = 4.5
-_FLASH = {"0": "fa off", "1": "fa on"}
 
 
 def program(name: str) -> str:
@@ -40,28 +39,33 @@ class LlamaCpp:
     Args:
         file: the model.
         threads: compute threads.
-        label: of its figures.
+        name: of the file in labels: "" for the one that Tenfold runs too.
+        flash: with flash attention.
     """
 
     engine = "llama.cpp"
 
-    def __init__(self, file: Path, threads: int, label: str) -> None:
+    def __init__(self, file: Path, threads: int, name: str = "", *, flash: bool) -> None:
         self.file = file
-        self.label = label
+        self.label = " ".join(filter(None, ("llama.cpp", name, "fa" if flash else "")))
         self._threads = threads
+        self._flash = flash
 
     def measure(self, row: Row) -> Sample:
-        """Run the row once with flash attention off and once with it on."""
+        """Run the row once."""
         return self._batched(row) if row.batch > 1 else self._single(row)
+
+    def close(self) -> None:
+        """Nothing is left running."""
 
     def single_command(self, row: Row) -> list[str]:
         """llama-bench for one sequence; it warms up by itself."""
         prompt, output = (row.tokens, 0) if row.what == "prefill" else (0, row.tokens)
         options = {"-m": self.file, "-t": self._threads, "-p": prompt, "-n": output, "-d": row.depth, "-r": 1}
         words = [str(word) for pair in options.items() for word in pair]
-        return [program("llama-bench"), *words, "-fa", ",".join(_FLASH), "-o", "json"]
+        return [program("llama-bench"), *words, "-fa", str(int(self._flash)), "-o", "json"]
 
-    def batched_command(self, row: Row, flash: str) -> list[str]:
+    def batched_command(self, row: Row) -> list[str]:
         """llama-batched-bench for several sequences. Its prompts are what the row calls depth."""
         prompt = max(1, row.tokens if row.what == "prefill" else row.depth)
         output = 1 if row.what == "prefill" else row.tokens
@@ -74,29 +78,26 @@ class LlamaCpp:
             "-npp": prompt,
             "-ntg": output,
             "-npl": row.batch,
-            "-fa": "on" if flash == "1" else "off",
+            "-fa": "on" if self._flash else "off",
             "--output-format": "jsonl",
         }
         return [program("llama-batched-bench"), *(str(word) for pair in options.items() for word in pair)]
 
     def _single(self, row: Row) -> Sample:
         runs = json.loads(output_of(self.single_command(row)))
-        rates = {_FLASH[str(int(run["flash_attn"]))]: float(run["avg_ts"]) for run in runs}
-        if set(rates) != set(_FLASH.values()):
-            raise PeerError(f"llama-bench reported {sorted(rates)}, not {sorted(_FLASH.values())}.")
-        return Sample(rates, {"type": runs[0]["model_type"], "threads": runs[0]["n_threads"]})
+        if len(runs) != 1:
+            raise PeerError(f"llama-bench reported {len(runs)} runs where 1 was asked for.")
+        return Sample(float(runs[0]["avg_ts"]), {"type": runs[0]["model_type"], "threads": self._threads})
 
     def _batched(self, row: Row) -> Sample:
         if row.what == "prefill" and row.depth:
             raise PeerError(f"llama-batched-bench cannot measure row {row.name}: a prefill at a depth.")
-        rates = {}
-        for flash, label in _FLASH.items():
-            lines = [line for line in output_of(self.batched_command(row, flash)).splitlines() if "{" in line]
-            if not lines:
-                raise PeerError(f"llama-batched-bench reported nothing for row {row.name}.")
-            report = json.loads(lines[-1])
-            rates[label] = float(report["speed_pp" if row.what == "prefill" else "speed_tg"])
-        return Sample(rates, {"threads": self._threads})
+        lines = [line for line in output_of(self.batched_command(row)).splitlines() if line.startswith("{")]
+        if not lines:
+            raise PeerError(f"llama-batched-bench reported nothing for row {row.name}.")
+        report = json.loads(lines[-1])
+        rate = report["speed_pp" if row.what == "prefill" else "speed_tg"]
+        return Sample(float(rate), {"threads": self._threads})
 
 
 def wants_q4_0(bits_per_weight: float, types: set[str]) -> bool:

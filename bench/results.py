@@ -16,6 +16,8 @@ from tenfold.checkpoints.open import open_checkpoint
 from tenfold.kernels.isa import choose_isa
 
 ROOT = Path(__file__).resolve().parent.parent
+FORMAT = 2
+"""Of the results' fields; files of another format are left alone."""
 
 
 def facts_of_machine() -> dict[str, Any]:
@@ -59,6 +61,19 @@ def write_results(report: dict[str, Any], model: str, folder: Path) -> Path:
         file = folder / f"{stem}-{number}.json"
     file.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     return file
+
+
+def newest_results(folder: Path) -> dict[str, tuple[Path, dict[str, Any]]]:
+    """The newest complete results of each model, by its file's name: whole rows, not a quick run."""
+    newest: dict[str, tuple[Path, dict[str, Any]]] = {}
+    for file in folder.glob("*.json"):
+        report = json.loads(file.read_text(encoding="utf-8"))
+        if report.get("format") != FORMAT or report["quick"] or not report["complete"]:
+            continue
+        name = report["model"]["file"]
+        if name not in newest or report["date"] > newest[name][1]["date"]:
+            newest[name] = file, report
+    return newest
 
 
 def _cpu() -> str:
