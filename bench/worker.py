@@ -95,7 +95,6 @@ class Worker:
                     stdout=subprocess.PIPE,
                     stderr=log,
                     env={**os.environ, **self._environment},
-                    start_new_session=True,
                 )
             except OSError as problem:
                 raise PeerError(f"{self._command[0]} cannot be run: {problem.strerror}.") from None
@@ -135,6 +134,9 @@ class Worker:
         return PeerError(f"{self.label} ended: {lines[-1] if lines else 'it printed nothing'}")
 
     def _signal(self, number: signal.Signals) -> None:
+        """To the worker's process group, or to the worker alone as long as it has not made one."""
         assert self._process is not None
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, number)
+        for send in (os.killpg, os.kill):
+            with suppress(ProcessLookupError):
+                send(self._process.pid, number)
+                return

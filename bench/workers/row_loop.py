@@ -51,6 +51,7 @@ def serve(load: Callable[[], tuple[Callable[[WorkerRow, int], float], dict[str, 
     Args:
         load: returns the function that measures (row, number) in tokens a second, and facts for the results.
     """
+    os.setpgid(0, 0)  # so that signals reach what the engine starts too
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # prints of libraries must not mix with answers
 
