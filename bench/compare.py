@@ -142,11 +142,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"compare: {problem}", file=sys.stderr)
         return 1
     with Screen(len(rows) * len(options.model), options.repeats) as screen:
-        for name in options.model:
-            try:
+        try:
+            for name in options.model:
                 reports.append(compare_model(name, rows, options, screen))
-            except (PeerError, TenfoldError) as problem:
-                problems.append(f"compare: {problem}")
+        except (PeerError, TenfoldError) as problem:
+            problems.append(f"compare: {problem}")
+        except KeyboardInterrupt:
+            problems.append("compare: interrupted; the rows that were whole are written.")
     if options.json:
         print_json(reports)
     else:

@@ -72,7 +72,7 @@ def test_a_whole_run_is_written_drawn_and_printed(
 
 
 def test_an_interrupted_run_keeps_its_rows_but_is_not_complete(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Interrupted(Fixed):
         def measure(self, row: Row) -> Sample:
@@ -83,8 +83,9 @@ def test_an_interrupted_run_keeps_its_rows_but_is_not_complete(
     ours = Interrupted("tenfold", 1.0)
     monkeypatch.setattr(compare, "make_roster", lambda setting, peers: Roster([ours]))
     file = write_tiny_gguf(tmp_path / "m.gguf")
-    with pytest.raises(KeyboardInterrupt):
-        compare.main(["--model", str(file), "--only", "tg128", "pp512", "--results", str(tmp_path)])
+    options = ["--model", str(file), "--only", "tg128", "pp512", "--results", str(tmp_path)]
+    assert compare.main(options) == 1
+    assert "interrupted; the rows that were whole are written" in capsys.readouterr().err
     (written,) = tmp_path.glob("*-m.json")
     assert [row["row"] for row in json.loads(written.read_text())["rows"]] == ["tg128"]
     assert newest_results(tmp_path) == {}
