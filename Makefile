@@ -50,12 +50,12 @@ format: ## Format the Python sources.
 	@$(VENV)/bin/ruff check --fix .
 
 bench: ## Measure against llama.cpp, vLLM and transformers, interleaved (PEERS="llama.cpp" picks, ARGS="--quick").
-	@scripts/setup
+	@scripts/setup --bench
 	@scripts/peers $(PEERS) || echo "Measuring without those peers." >&2
 	@$(PY) bench/compare.py --peers $(PEERS) $(ARGS)
 
 bench-scaling: ## Measure the cost of a token against context and batch (ARGS="--model FILE").
-	@scripts/setup
+	@scripts/setup --bench
 	@$(PY) bench/scaling.py $(ARGS)
 
 readme: ## Write the README's table of speeds from the newest bench/results.

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:  # so that `python bench/compare.py` finds its neighbours
@@ -95,7 +97,7 @@ def print_report(report: dict[str, Any]) -> None:
     """The table and its notes, for people."""
     model = report["model"]
     title = f"{model['file']}, {report['threads']} threads, tokens/s, medians of {report['repeats']}"
-    rows = [cells_of(result) for result in report["rows"]]
+    rows = [cells_of(result, short=True) for result in report["rows"]]
     print_table(title, list(COLUMNS), rows, right=tuple(range(1, len(COLUMNS))))
     for note in notes_of(report):
         print(note)
@@ -108,7 +110,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--model",
         action="append",
         metavar="MODEL",
-        help=f"a catalog name or GGUF file; may be repeated; {MODELS}",
+        help=f"a catalog name, hub id or GGUF file; may be repeated; if left out: {', '.join(MODELS)}",
     )
     parser.add_argument(
         "--only", nargs="+", metavar="ROW", help=f"of {', '.join(row.name for row in ROWS)}; all if left out"
@@ -131,6 +133,11 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
+def interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    """Being ended is as Ctrl-C: servers and workers must not outlive this process."""
+    raise KeyboardInterrupt
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the comparison; 1 with a sentence on stderr when it cannot be made."""
     options = parse(arguments)
@@ -142,13 +149,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"compare: {problem}", file=sys.stderr)
         return 1
     with Screen(len(rows) * len(options.model), options.repeats) as screen:
-        try:
-            for name in options.model:
+        for name in options.model:
+            try:
                 reports.append(compare_model(name, rows, options, screen))
-        except (PeerError, TenfoldError) as problem:
-            problems.append(f"compare: {problem}")
-        except KeyboardInterrupt:
-            problems.append("compare: interrupted; the rows that were whole are written.")
+            except (PeerError, TenfoldError) as problem:
+                problems.append(f"compare: {problem}")
+            except KeyboardInterrupt:
+                problems.append("compare: interrupted; the rows that were whole are written.")
+                break
     if options.json:
         print_json(reports)
     else:
@@ -160,4 +168,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, interrupt)
     sys.exit(main())

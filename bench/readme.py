@@ -13,7 +13,7 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 from bench.results import newest_results  # noqa: E402
-from bench.table import COLUMNS, cells_of, markdown, notes_of  # noqa: E402
+from bench.table import cells_of, markdown, notes_of  # noqa: E402
 
 BEGIN = "<!-- speed: written by bench/readme.py from bench/results -->"
 END = "<!-- end of speed -->"
@@ -29,7 +29,7 @@ def section(newest: Mapping[str, tuple[Path, dict[str, Any]]], folder: str = "be
             f"{report['threads']} threads of an {report['cpu']} ({report['isa']}), {report['date'][:10]}, medians of "
             f"{report['repeats']} ([all figures]({folder}/{file.name})):"
         )
-        parts += [head, markdown([cells_of(row) for row in report["rows"]], COLUMNS)]
+        parts += [head, markdown([cells_of(row) for row in report["rows"]])]
         if file.with_suffix(".svg").exists():
             parts.append(f"![{name}: ratios and shares of the ceiling]({folder}/{file.stem}.svg)")
         notes = notes_of(report)

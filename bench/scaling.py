@@ -115,7 +115,9 @@ def print_report(report: dict[str, Any]) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure; 1 with a sentence on stderr when it cannot be done."""
     parser = argparse.ArgumentParser(description="What a token costs against context and batch.")
-    parser.add_argument("--model", action="append", metavar="MODEL", help=f"may be repeated; {MODELS}")
+    parser.add_argument(
+        "--model", action="append", metavar="MODEL", help=f"may be repeated; if left out: {', '.join(MODELS)}"
+    )
     parser.add_argument("--depths", type=int, nargs="*", default=list(DEPTHS))
     parser.add_argument("--batches", type=int, nargs="*", default=list(BATCHES))
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))

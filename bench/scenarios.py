@@ -98,8 +98,8 @@ TARGETS: dict[str, dict[str, tuple[Target, ...]]] = {
 READY_SECONDS = {"SmolLM2-135M": 1.0, "Qwen2.5-Coder-1.5B": 4.0}
 """How long a warm start of the server may take, likewise by the beginning of a file's name."""
 
-MODELS = ("smollm2", "qwen2.5-coder-1.5b")
-"""Measured when --model names none: catalog names or files."""
+MODELS = ("smollm2", "Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF:Q4_K_M")
+"""Measured when --model names none: a catalog name, and one of the Hugging Face hub."""
 
 
 def targets_of(file_name: str, row: str) -> tuple[Target, ...]:

@@ -12,6 +12,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from bench.tenfold_engine import TENFOLD
 
 READY_SECONDS = 120.0
 SLOT_TOKENS = 1024
+WARM_UP_TOKENS = 8
 _seeds = count(1)
 
 
@@ -41,9 +43,9 @@ class Server:
         self._command = list(command)
 
     def measure(self, row: Row) -> Sample:
-        """Start the server, warm it with a request a client, load it, and end it."""
+        """Start the server, warm it with a short request a client, load it, and end it."""
         with self.running() as (url, process, ready):
-            self.load(url, row, row.batch)
+            self.load(url, replace(row, tokens=min(row.tokens, WARM_UP_TOKENS)), row.batch)
             report = self.load(url, row, row.requests)
             resident = resident_bytes(process.pid)
         if report["failed"] or report["tokens_counted_by"] != "usage":

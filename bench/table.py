@@ -9,22 +9,22 @@ from bench.peers import PEER_NAMES
 from bench.verdict import best_of
 
 TITLES = {"llama.cpp": "llama.cpp", "vllm": "vLLM", "transformers": "transformers"}
-COLUMNS = ("", "Tenfold", "of ceiling", *(TITLES[name] for name in PEER_NAMES), "ratio", "target", "met")
+COLUMNS = ("row", "Tenfold", "ceiling", *(TITLES[name] for name in PEER_NAMES), "ratio", "target", "met")
 NOTHING = "–"
 
 
-def cells_of(result: dict[str, Any]) -> list[str]:
-    """A row's cells, in the order of COLUMNS."""
+def cells_of(result: dict[str, Any], *, short: bool = False) -> list[str]:
+    """A row's cells, in the order of COLUMNS; `short` names the row as on the command line."""
     share, ratio = result["share_of_ceiling"], result["ratio_to_best_peer"]
-    targets = result["targets"]
+    target = next((each for each in result["targets"] if each["against"] is None), None)
     return [
-        result["title"] or result["row"],
+        result["row"] if short else result["title"] or result["row"],
         rate_text(result["tenfold"]),
         NOTHING if share is None else f"{share:.0%}",
         *(peer_cell(best_of(result, name)) for name in PEER_NAMES),
         NOTHING if ratio is None else f"{ratio:.2f} ×",
-        "; ".join(target_text(target) for target in targets) or NOTHING,
-        "; ".join(met_text(target) for target in targets) or NOTHING,
+        NOTHING if target is None else f"≥ {target['ratio']:g} ×",
+        NOTHING if target is None or target["met"] is None else "yes" if target["met"] else "no",
     ]
 
 
@@ -44,24 +44,20 @@ def peer_cell(figure: dict[str, Any] | None) -> str:
     return ("~" if figure["state"] == "once" else "") + rate_text(figure["median"])
 
 
-def target_text(target: dict[str, Any]) -> str:
-    """What is to be reached."""
-    against = f" {TITLES[target['against']]}" if target["against"] else ""
-    return f"≥ {target['ratio']:g} ×{against}"
-
-
-def met_text(target: dict[str, Any]) -> str:
-    """What became of a target."""
+def target_text(result: dict[str, Any], target: dict[str, Any]) -> str:
+    """A target against one peer, and what became of it."""
+    row, peer, limit = result["title"] or result["row"], TITLES[target["against"]], target["ratio"]
     if target["met"] is None:
-        return "not measured"
-    ratio = f" ({target['reached']:.1f} ×)" if target["against"] else ""
-    return ("met" if target["met"] else "missed") + ratio
+        return f"{row}: {peer} was not measured (at least {limit:g} × it)."
+    outcome = "met" if target["met"] else "missed"
+    return f"{row}: {target['reached']:.1f} × {peer} (at least {limit:g} ×): {outcome}."
 
 
 def notes_of(report: dict[str, Any]) -> list[str]:
     """Sentences below the table: who was not measured or failed, and what else was to hold."""
     notes = [f"{TITLES[name]}: not measured ({reason})." for name, reason in report["absent"].items()]
     for result in report["rows"]:
+        notes += [target_text(result, target) for target in result["targets"] if target["against"]]
         for each in result["entrants"]:
             if each["state"] == "failed":
                 notes.append(f"{result['title'] or result['row']}: {each['label']} failed ({each['why']}).")

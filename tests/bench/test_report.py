@@ -71,27 +71,34 @@ def test_cells() -> None:
         "failed",
         "2.00 ×",
         "≥ 2.5 ×",
-        "missed",
+        "no",
     ]
     assert len(cells) == len(COLUMNS)
+    assert cells_of(result(), short=True)[0] == "pp512"
 
 
-def test_cells_of_two_targets_and_of_nothing() -> None:
-    targets = [
-        {"ratio": 1.5, "against": None, "reached": 2.0, "met": True},
-        {"ratio": 10.0, "against": "transformers", "reached": 12.04, "met": True},
-        {"ratio": 10.0, "against": "vllm", "reached": None, "met": None},
-    ]
-    cells = cells_of(result(targets=targets))
-    assert cells[-2:] == ["≥ 1.5 ×; ≥ 10 × transformers; ≥ 10 × vLLM", "met; met (12.0 ×); not measured"]
+def test_cells_of_nothing() -> None:
     empty = result(
         tenfold=None,
         share_of_ceiling=None,
         ratio_to_best_peer=None,
-        targets=[],
+        targets=[{"ratio": 2.5, "against": None, "reached": None, "met": None}],
         entrants=[entrant("tenfold", None, "failed", "oh")],
     )
-    assert cells_of(empty)[1:] == ["failed", "–", "–", "–", "–", "–", "–", "–"]
+    assert cells_of(empty)[1:] == ["failed", "–", "–", "–", "–", "–", "≥ 2.5 ×", "–"]
+    assert cells_of({**empty, "targets": []})[-2:] == ["–", "–"]
+
+
+def test_targets_against_one_peer_are_notes() -> None:
+    targets = [
+        {"ratio": 10.0, "against": "transformers", "reached": 12.04, "met": True},
+        {"ratio": 10.0, "against": "vllm", "reached": None, "met": None},
+    ]
+    assert notes_of(report(result(targets=targets, entrants=[]))) == [
+        "prefill, 512 tokens: 12.0 × transformers (at least 10 ×): met.",
+        "prefill, 512 tokens: vLLM was not measured (at least 10 × it).",
+    ]
+    assert cells_of(result(targets=targets))[-2:] == ["–", "–"]
 
 
 def test_notes() -> None:
