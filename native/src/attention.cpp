@@ -191,9 +191,10 @@ void AttentionScratch::State::run_job(const AttentionCall& call, const Attention
   const AttentionPartial next = partial_at(floats + partial_floats(queries, head_dim), queries);
   if (job.writes) kernels.write(call, unit.blocks, unit.kv_head, unit.row, unit.rows, unit.start);
   kernels.prepare(call, unit, memory);
-  kernels.attend(call, unit, job.split, memory, total);
+  const auto after = [&](int i) { return AttentionNext{i + 1 < job.splits ? &unit : nullptr, job.split + i + 1}; };
+  kernels.attend(call, unit, job.split, after(0), memory, total);
   for (int i = 1; i < job.splits; ++i) {
-    kernels.attend(call, unit, job.split + i, memory, next);
+    kernels.attend(call, unit, job.split + i, after(i), memory, next);
     kernels.merge(queries, head_dim, next, total);
   }
   kernels.finish(call, unit, total);
@@ -216,7 +217,8 @@ void AttentionScratch::State::run_apart(const AttentionCall& call, const Attenti
   }
   kernels.prepare(call, unit, memory);
   for (int split = task.split; split < task.end; ++split)
-    kernels.attend(call, unit, split, memory, partial(split - job.split));
+    kernels.attend(call, unit, split, {split + 1 < task.end ? &unit : nullptr, split + 1}, memory,
+                   partial(split - job.split));
   if (left.data()[job.apart].fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   for (int i = 1; i < job.splits; ++i) kernels.merge(queries, head_dim, partial(i), partial(0));
   kernels.finish(call, unit, partial(0));

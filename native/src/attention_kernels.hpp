@@ -21,6 +21,12 @@ struct AttentionUnit {
   const int32_t* blocks;
 };
 
+// What a thread walks after a split, so that memory may be asked for it in time; unit is null if nothing is known.
+struct AttentionNext {
+  const AttentionUnit* unit;
+  int split;
+};
+
 // Results of a unit over one split or several: for each query the largest score (in units of log 2), the sum of
 // 2^(score - largest), and that sum weighted by V. A query that saw no key has sum 0.
 struct AttentionPartial {
@@ -36,8 +42,8 @@ struct AttentionKernels {
   // Converts the unit's q into the workspace; the other calls for the unit follow.
   void (*prepare)(const AttentionCall& call, const AttentionUnit& unit, void* workspace);
   // Attention over split number `split` alone.
-  void (*attend)(const AttentionCall& call, const AttentionUnit& unit, int split, void* workspace,
-                 const AttentionPartial& result);
+  void (*attend)(const AttentionCall& call, const AttentionUnit& unit, int split, const AttentionNext& next,
+                 void* workspace, const AttentionPartial& result);
   // Merges the next split into `total`.
   void (*merge)(int queries, int head_dim, const AttentionPartial& next, const AttentionPartial& total);
   void (*finish)(const AttentionCall& call, const AttentionUnit& unit, const AttentionPartial& total);

@@ -33,7 +33,7 @@ void prepare(const AttentionCall& call, const AttentionUnit& unit, void* workspa
     for (int h = 0; h < unit.heads; ++h, to += kQueryStride) {
       const float* q = call.q + static_cast<size_t>(unit.row + r) * call.q_ld + (unit.head + h) * head_dim;
       for (int d = 0; d < head_dim; d += 16)
-        Lanes::weights<kQueryParts>(Lanes::mul(Lanes::load(q + d), scale), to + d / 2);
+        Lanes::weights(Lanes::mul(Lanes::load(q + d), scale), to + d / 2);
     }
 }
 
@@ -45,82 +45,161 @@ Range visible(const AttentionCall& call, const AttentionUnit& unit, int i, int b
   return {begin, end < kSplit ? end : kSplit};
 }
 
-void find_tiles(const AttentionCall& call, const AttentionUnit& unit, int base, int begin, int end, Tiles& tiles) {
+// The tiles [begin, end) of the split that begins at position `base`; their K parts to `k`.
+void find_tiles(const AttentionCall& call, const AttentionUnit& unit, int base, int begin, int end,
+                const uint16_t** k) {
   const KvLayout layout(call.geometry);
-  tiles.begin = begin;
-  tiles.end = end;
+  const size_t tile = static_cast<size_t>(kTile) * layout.head_dim;
+  const int tiles = layout.block_size / kTile;
+  int block = (base / kTile + begin) / tiles, within = (base / kTile + begin) % tiles;
   for (int t = begin; t < end; ++t) {
-    const int position = base + t * kTile, next = position + kSplit;
-    tiles.k[t] = call.cache + layout.tile(unit.blocks, unit.kv_head, position);
-    tiles.v[t] = tiles.k[t] + layout.part;
-    const bool more = next < unit.start + unit.rows;  // the block table ends there
-    tiles.next[t] = more ? call.cache + layout.tile(unit.blocks, unit.kv_head, next) : tiles.k[t];
+    k[t] = call.cache + static_cast<size_t>(unit.blocks[block]) * layout.block + unit.kv_head * layout.head + within * tile;
+    if (++within == tiles) within = 0, ++block;
   }
 }
 
-// Up to kGroup queries from number `first` on.
-void attend_group(const AttentionCall& call, const AttentionUnit& unit, int first, int count, int base,
-                  Workspace& work, const AttentionPartial& result) {
-  const int head_dim = call.geometry.head_dim;
+// Tiles of split number `split` that some query of the unit sees.
+Range visible_tiles(const AttentionCall& call, const AttentionUnit& unit, int split) {
+  const Range first = visible(call, unit, 0, split * kSplit);
+  const Range last = visible(call, unit, unit.rows * unit.heads - 1, split * kSplit);
+  return {first.begin / kTile, (last.end + kTile - 1) / kTile};
+}
+
+// Up to kGroup queries of a unit from number `first` on, in one split.
+struct Group {
+  int first, count;
   Range seen[kGroup];
-  int active = 0, active_end = 0;  // those that see some of this split follow one another
-  for (int i = 0; i < count; ++i) {
-    seen[i] = visible(call, unit, first + i, base);
-    if (seen[i].begin < seen[i].end) {
-      if (active_end == 0) active = i;
-      active_end = i + 1;
-    } else {
-      result.largest[first + i] = 0.0f;
-      result.sum[first + i] = 0.0f;
-    }
+  int active, active_end;  // those that see some of the split follow one another
+  bool whole() const {     // all see all of it
+    return active == 0 && active_end == kGroup && seen[kGroup - 1].begin == 0 && seen[0].end == kSplit;
   }
-  if (active_end == 0) return;
+};
+
+Group group_of(const AttentionCall& call, const AttentionUnit& unit, int first, int base) {
+  const int left = unit.rows * unit.heads - first;
+  Group group{first, left < kGroup ? left : kGroup, {}, 0, 0};
+  for (int i = 0; i < group.count; ++i) {
+    group.seen[i] = visible(call, unit, first + i, base);
+    if (group.seen[i].begin >= group.seen[i].end) continue;
+    if (group.active_end == 0) group.active = i;
+    group.active_end = i + 1;
+  }
+  return group;
+}
+
+template <bool kAsk>
+void score_group(const Group& group, int head_dim, Workspace& work) {
   // Later queries begin and end no earlier.
-  Tiles tiles;
-  find_tiles(call, unit, base, seen[active].begin / kTile, (seen[active_end - 1].end + kTile - 1) / kTile, tiles);
-  for (int i = active; i < active_end;) {
-    const int rows = active_end - i < Lanes::kScoreRows ? active_end - i : Lanes::kScoreRows;
-    score_rows<Lanes::kScoreRows>(rows, work.queries + (first + i) * kQueryStride, tiles, head_dim / 2,
-                                  work.scores + i * kSplit);
-    i += rows;
-  }
-  for (int i = active; i < active_end; ++i)
-    soften(work.scores + i * kSplit, seen[i], work.probabilities + i * kProbabilityStride,
-           result.largest + first + i, result.sum + first + i);
-  for (int i = active; i < active_end;) {
-    const int rows = active_end - i < Lanes::kValueRows ? active_end - i : Lanes::kValueRows;
-    weigh_values(rows, seen + i, work.probabilities + i * kProbabilityStride, tiles, head_dim,
-                 result.out + static_cast<size_t>(first + i) * head_dim);
+  const int begin = group.seen[group.active].begin / kTile;
+  const int end = (group.seen[group.active_end - 1].end + kTile - 1) / kTile;
+  for (int i = group.active; i < group.active_end;) {
+    const int rows = group.active_end - i < Lanes::kScoreRows ? group.active_end - i : Lanes::kScoreRows;
+    score_rows<Lanes::kScoreRows, kAsk>(rows, work.queries + (group.first + i) * kQueryStride, work.tiles, begin, end,
+                                        head_dim / 2, work.scores + i * kSplit);
     i += rows;
   }
 }
 
-void attend(const AttentionCall& call, const AttentionUnit& unit, int split, void* workspace,
-            const AttentionPartial& result) {
-  const int queries = unit.rows * unit.heads;
-  for (int first = 0; first < queries; first += kGroup)
-    attend_group(call, unit, first, queries - first < kGroup ? queries - first : kGroup, split * kSplit,
-                 *static_cast<Workspace*>(workspace), result);
+// Scores of group `next`, while those of the group before it become probabilities. Both see the whole split.
+void score_and_soften(const Group& next, int head_dim, Workspace& work) {
+  if constexpr (Lanes::kScoreRows == kGroup)
+    for (int t = 0; t < kTilesPerSplit; t += 2)
+      score_tiles<kGroup, 2, false, true>(work.queries + next.first * kQueryStride, work.tiles.k + t, work.tiles.v + t,
+                                          head_dim / 2, work.scores + t * kTile,
+                                          {work.minus, work.probabilities + t * kTile / 2});
+}
+
+template <bool kAsk>
+void weigh_group(const Group& group, int head_dim, Workspace& work, const AttentionPartial& result) {
+  for (int i = group.active; i < group.active_end; ++i)
+    result.sum[group.first + i] = sum_of(work.probabilities + i * kProbabilityStride, group.seen[i]);
+  for (int i = group.active; i < group.active_end;) {
+    const int rows = group.active_end - i < Lanes::kValueRows ? group.active_end - i : Lanes::kValueRows;
+    weigh_values<kAsk>(rows, group.seen + i, work.probabilities + i * kProbabilityStride, work.tiles, head_dim,
+                       result.out + static_cast<size_t>(group.first + i) * head_dim);
+    i += rows;
+  }
+}
+
+template <bool kAsk>
+void attend_groups(const AttentionCall& call, const AttentionUnit& unit, int base, Workspace& work,
+                   const AttentionPartial& result) {
+  const int queries = unit.rows * unit.heads, head_dim = call.geometry.head_dim;
+  bool scored = false;
+  Group group = group_of(call, unit, 0, base);
+  for (;;) {
+    if (group.active_end > 0 && !scored) score_group<kAsk>(group, head_dim, work);
+    for (int i = 0; i < group.count; ++i) {
+      const bool sees = i >= group.active && i < group.active_end;
+      result.largest[group.first + i] = sees ? largest_of(work.scores + i * kSplit, group.seen[i]) : 0.0f;
+      if (!sees) result.sum[group.first + i] = 0.0f;
+      work.minus[i] = -result.largest[group.first + i];
+    }
+    const bool last = group.first + kGroup >= queries;
+    const Group next = last ? Group{} : group_of(call, unit, group.first + kGroup, base);
+    scored = Lanes::kScoreRows == kGroup && group.whole() && !last && next.whole();
+    if (scored) {
+      score_and_soften(next, head_dim, work);
+    } else {
+      for (int i = group.active; i < group.active_end; ++i)
+        soften(work.scores + i * kSplit, group.seen[i], work.minus[i], work.probabilities + i * kProbabilityStride);
+    }
+    weigh_group<kAsk>(group, head_dim, work, result);
+    if (last) return;
+    group = next;
+  }
+}
+
+void attend(const AttentionCall& call, const AttentionUnit& unit, int split, const AttentionNext& next,
+            void* workspace, const AttentionPartial& result) {
+  Workspace& work = *static_cast<Workspace*>(workspace);
+  const Range here = visible_tiles(call, unit, split);
+  find_tiles(call, unit, split * kSplit, here.begin, here.end, work.tiles.k);
+  const size_t part = KvLayout(call.geometry).part;
+  for (int t = here.begin; t < here.end; ++t) work.tiles.next[t] = work.tiles.v[t] = work.tiles.k[t] + part;
+  if (unit.rows * unit.heads > kGroup) return attend_groups<false>(call, unit, split * kSplit, work, result);
+  if (next.unit != nullptr) {
+    const Range there = visible_tiles(call, *next.unit, next.split);
+    find_tiles(call, *next.unit, next.split * kSplit, there.begin, there.end, work.tiles.next);
+  }
+  attend_groups<true>(call, unit, split * kSplit, work, result);
+}
+
+// The factors of both sides of up to 16 queries, whose sums and largest scores it joins.
+void join_sums(int count, const AttentionPartial& next, const AttentionPartial& total, float* keep, float* gain) {
+  const Lanes::F zero = Lanes::set(0.0f);
+  const Lanes::F old_top = Lanes::load_first(total.largest, count), new_top = Lanes::load_first(next.largest, count);
+  const Lanes::F old_sum = Lanes::load_first(total.sum, count), new_sum = Lanes::load_first(next.sum, count);
+  const Lanes::F top = Lanes::max(old_top, new_top);
+  const Lanes::F kept = vector_exp2(Lanes::sub(old_top, top)), gained = vector_exp2(Lanes::sub(new_top, top));
+  Lanes::store(keep, kept);
+  Lanes::store(gain, gained);
+  const auto joined = [&](Lanes::F both, Lanes::F mine, Lanes::F theirs) {  // sums of 0 have nothing to say
+    return Lanes::less(zero, new_sum, Lanes::less(zero, old_sum, both, theirs), mine);
+  };
+  const Lanes::F sum = Lanes::fma(new_sum, gained, Lanes::mul(old_sum, kept));
+  Lanes::store_first(total.largest, joined(top, old_top, new_top), count);
+  Lanes::store_first(total.sum, joined(sum, old_sum, new_sum), count);
 }
 
 void merge(int queries, int head_dim, const AttentionPartial& next, const AttentionPartial& total) {
+  float keep[kMaxQueries + 15], gain[kMaxQueries + 15];
+  bool seen[kMaxQueries], also[kMaxQueries];
+  for (int i = 0; i < queries; ++i) seen[i] = total.sum[i] != 0.0f, also[i] = next.sum[i] != 0.0f;
+  for (int i = 0; i < queries; i += 16)
+    join_sums(queries - i < 16 ? queries - i : 16, {next.largest + i, next.sum + i, nullptr},
+              {total.largest + i, total.sum + i, nullptr}, keep + i, gain + i);
   for (int i = 0; i < queries; ++i) {
-    if (next.sum[i] == 0.0f) continue;
+    if (!also[i]) continue;
     const float* from = next.out + static_cast<size_t>(i) * head_dim;
     float* to = total.out + static_cast<size_t>(i) * head_dim;
-    if (total.sum[i] == 0.0f) {
-      total.largest[i] = next.largest[i];
-      total.sum[i] = next.sum[i];
+    if (!seen[i]) {
       std::memcpy(to, from, static_cast<size_t>(head_dim) * sizeof(float));
       continue;
     }
-    const Lanes::F old = Lanes::set(total.largest[i]), top = Lanes::max(old, Lanes::set(next.largest[i]));
-    const Lanes::F keep = vector_exp2(Lanes::sub(old, top));
-    const Lanes::F gain = vector_exp2(Lanes::sub(Lanes::set(next.largest[i]), top));
-    const auto join = [&](Lanes::F a, Lanes::F b) { return Lanes::fma(b, gain, Lanes::mul(a, keep)); };
-    for (int d = 0; d < head_dim; d += 16) Lanes::store(to + d, join(Lanes::load(to + d), Lanes::load(from + d)));
-    Lanes::store_first(total.sum + i, join(Lanes::set(total.sum[i]), Lanes::set(next.sum[i])), 1);
-    Lanes::store_first(total.largest + i, top, 1);
+    const Lanes::F a = Lanes::set(keep[i]), b = Lanes::set(gain[i]);
+    for (int d = 0; d < head_dim; d += 16)
+      Lanes::store(to + d, Lanes::fma(Lanes::load(from + d), b, Lanes::mul(Lanes::load(to + d), a)));
   }
 }
 

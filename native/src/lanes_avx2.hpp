@@ -14,6 +14,7 @@ struct Lanes {
   struct F { __m256 a, b; };
   struct Weight { float even, odd; };
   struct Pairs { F even, odd; };
+  static constexpr bool kRoundsWeights = false;
   static constexpr int kScoreRows = 4;
   static constexpr int kValueRows = 4;
   static constexpr int kValueVectors = 1;
@@ -93,12 +94,13 @@ struct Lanes {
   }
   TENFOLD_INLINE Pairs only_even(Pairs p) { return {p.even, set(0.0f)}; }
   TENFOLD_INLINE Pairs only_odd(Pairs p) { return {set(0.0f), p.odd}; }
-  template <int kParts> TENFOLD_INLINE F dot(F sum, Pairs p, const Weight* w) {
+  TENFOLD_INLINE F dot(F sum, Pairs p, const Weight* w) {
     return fma(p.odd, set(w->odd), fma(p.even, set(w->even), sum));
   }
-  template <int kParts> TENFOLD_INLINE F weights(F x, Weight* w) {
-    store(reinterpret_cast<float*>(w), x);
-    return x;
+  TENFOLD_INLINE void weights(F x, Weight* w) { store(reinterpret_cast<float*>(w), x); }
+  TENFOLD_INLINE F add_weights(F total, const Weight* w) {
+    const float* held = reinterpret_cast<const float*>(w);
+    return add(total, add(load(held), load(held + 16)));
   }
   TENFOLD_INLINE __m256i to_bf16(__m256 x) {  // one to a 32-bit lane
     const __m256i bits = _mm256_castps_si256(x), top = _mm256_srli_epi32(bits, 16);

@@ -18,10 +18,10 @@ namespace {
 
 struct Lanes {
   using F = __m512;
-  // Two bfloat16. With kParts = 2 a second weight kPartStride further on holds what rounding the first left over.
+  // Two bfloat16.
   using Weight = uint32_t;
   using Pairs = __m512i;
-  static constexpr int kPartStride = 128;
+  static constexpr bool kRoundsWeights = true;
   static constexpr int kScoreRows = 12;
   static constexpr int kValueRows = 6;
   static constexpr int kValueVectors = 4;
@@ -73,25 +73,48 @@ struct Lanes {
   TENFOLD_INLINE Pairs only_odd(Pairs p) {
     return _mm512_and_si512(p, _mm512_set1_epi32(static_cast<int>(0xffff0000u)));
   }
-  template <int kParts> TENFOLD_INLINE F dot(F sum, Pairs p, const Weight* w) {
-    sum = _mm512_dpbf16_ps(sum, (__m512bh)p, (__m512bh)_mm512_set1_epi32(static_cast<int>(w[0])));
-    if constexpr (kParts == 2)
-      sum = _mm512_dpbf16_ps(sum, (__m512bh)p, (__m512bh)_mm512_set1_epi32(static_cast<int>(w[kPartStride])));
+  // The weight is an operand in memory: broadcast to a register first, it would take an execution slot.
+  TENFOLD_INLINE F dot(F sum, Pairs p, const Weight* w) {
+    asm("vdpbf16ps %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(p), "m"(*w));
     return sum;
   }
-  TENFOLD_INLINE F widen(__m256i h) {
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
+  TENFOLD_INLINE void weights(F x, Weight* w) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(w), (__m256i)_mm512_cvtneps_pbh(x));
   }
-  template <int kParts> TENFOLD_INLINE F weights(F x, Weight* w) {
-    const __m256i high = (__m256i)_mm512_cvtneps_pbh(x);
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(w), high);
-    F held = widen(high);
-    if constexpr (kParts == 2) {
-      const __m256i low = (__m256i)_mm512_cvtneps_pbh(_mm512_sub_ps(x, held));
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(w + kPartStride), low);
-      held = _mm512_add_ps(held, widen(low));
-    }
-    return held;
+  // Adds 16 weights, that is 32 values.
+  TENFOLD_INLINE F add_weights(F total, const Weight* w) {
+    return _mm512_dpbf16_ps(total, (__m512bh)_mm512_loadu_si512(w), (__m512bh)_mm512_set1_epi32(0x3f803f80));
+  }
+  // 16 weights 2^(s + minus) of 32 scores; 0 for -infinity. The power's fraction is a cubic with a relative error of
+  // 7.5e-5, which is lost in the rounding to bfloat16. In assembly, as a compiler would keep the constants in registers
+  // that the products around it need, and so that every use has the same bits.
+  TENFOLD_INLINE void exp2_weights(const float* s, const float* minus, Weight* w) {
+    struct Sixteen { float value[16]; };
+    struct Both { Weight value[16]; };
+    static constexpr float kCubic[4] = {0.9999251961708069f, 0.6958335638046265f, 0.22606715559959412f,
+                                        0.07802452147006989f};
+    F x, f, p, q;
+    asm("vmovups %[s0], %[x]\n\t"
+        "vaddps %[minus]%{1to16%}, %[x], %[x]\n\t"
+        "vreduceps $9, %[x], %[f]\n\t"  // x - floor(x)
+        "vbroadcastss %[c2], %[p]\n\t"
+        "vfmadd231ps %[c3]%{1to16%}, %[f], %[p]\n\t"
+        "vfmadd213ps %[c1]%{1to16%}, %[f], %[p]\n\t"
+        "vfmadd213ps %[c0]%{1to16%}, %[f], %[p]\n\t"
+        "vscalefps %[x], %[p], %[p]\n\t"  // p 2^floor(x)
+        "vmovups %[s1], %[x]\n\t"
+        "vaddps %[minus]%{1to16%}, %[x], %[x]\n\t"
+        "vreduceps $9, %[x], %[f]\n\t"
+        "vbroadcastss %[c2], %[q]\n\t"
+        "vfmadd231ps %[c3]%{1to16%}, %[f], %[q]\n\t"
+        "vfmadd213ps %[c1]%{1to16%}, %[f], %[q]\n\t"
+        "vfmadd213ps %[c0]%{1to16%}, %[f], %[q]\n\t"
+        "vscalefps %[x], %[q], %[q]\n\t"
+        "vcvtne2ps2bf16 %[p], %[q], %[q]\n\t"
+        "vmovups %[q], %[w]"
+        : [x] "=&v"(x), [f] "=&v"(f), [p] "=&v"(p), [q] "=&v"(q), [w] "=m"(*reinterpret_cast<Both*>(w))
+        : [s0] "m"(*reinterpret_cast<const Sixteen*>(s)), [s1] "m"(*reinterpret_cast<const Sixteen*>(s + 16)),
+          [minus] "m"(*minus), [c0] "m"(kCubic[0]), [c1] "m"(kCubic[1]), [c2] "m"(kCubic[2]), [c3] "m"(kCubic[3]));
   }
   TENFOLD_INLINE void to_bf16(F x, uint16_t* out) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), (__m256i)_mm512_cvtneps_pbh(x));

@@ -19,6 +19,7 @@ struct Lanes {
   struct F { Quad q[4]; };
   struct Weight { float even, odd; };   // what one pair of bfloat16 is multiplied with
   struct Pairs { F even, odd; };        // 16 pairs, widened
+  static constexpr bool kRoundsWeights = false;  // to bfloat16
   static constexpr int kScoreRows = 2;    // register tile of q.k: query rows
   static constexpr int kValueRows = 2;    // register tile of p.v: query rows
   static constexpr int kValueVectors = 1; // register tile of p.v: vectors of dims
@@ -94,13 +95,15 @@ struct Lanes {
   }
   TENFOLD_INLINE Pairs only_even(Pairs p) { return {p.even, set(0.0f)}; }
   TENFOLD_INLINE Pairs only_odd(Pairs p) { return {set(0.0f), p.odd}; }
-  template <int kParts> TENFOLD_INLINE F dot(F sum, Pairs p, const Weight* w) {
+  TENFOLD_INLINE F dot(F sum, Pairs p, const Weight* w) {
     return fma(p.odd, set(w->odd), fma(p.even, set(w->even), sum));
   }
-  // Writes 8 weights made of 16 floats in order; returns the floats as the weights hold them.
-  template <int kParts> TENFOLD_INLINE F weights(F x, Weight* w) {
-    std::memcpy(w, &x, sizeof x);
-    return x;
+  // Writes 8 weights made of 16 floats in order.
+  TENFOLD_INLINE void weights(F x, Weight* w) { std::memcpy(w, &x, sizeof x); }
+  // Adds the 32 values of 16 weights to `total`, in any lanes.
+  TENFOLD_INLINE F add_weights(F total, const Weight* w) {
+    const float* held = reinterpret_cast<const float*>(w);
+    return add(total, add(load(held), load(held + 16)));
   }
   // bfloat16 by round to nearest even; NaN stays a quiet NaN, denormals become zero.
   TENFOLD_INLINE void to_bf16(F x, uint16_t* out) {
