@@ -59,7 +59,9 @@ struct Job {
   int queries() const { return unit.rows * unit.heads; }
 };
 
-struct Task { int job, split, end; };  // splits [split, end) of a job
+struct Task {  // splits [split, end) of a job computed apart; or `jobs` whole jobs, one after another
+  int job, split, end, jobs;
+};
 struct Write { int sequence, begin, end; };
 
 void check(const AttentionCall& call) {
@@ -101,7 +103,9 @@ struct AttentionScratch::State {
 
  private:
   void add_sequence(const AttentionCall& call, int index, int rows_per_unit, int heads_per_unit);
-  void run_job(const AttentionCall& call, const AttentionKernels& kernels, const Job& job, char* memory) const;
+  void add_tasks(int threads, double total);
+  void run_job(const AttentionCall& call, const AttentionKernels& kernels, const Job& job, const Job* next,
+               char* memory) const;
   void run_apart(const AttentionCall& call, const AttentionKernels& kernels, const Task& task, char* memory);
 };
 
@@ -175,15 +179,34 @@ void AttentionScratch::State::plan(const AttentionCall& call, int threads) {
     const int end = job.split + job.splits;
     job.tasks = 0;
     for (int split = job.split; split < end; split += chunk, ++job.tasks)
-      tasks.push_back({static_cast<int>(&job - jobs.data()), split, std::min(end, split + chunk)});
+      tasks.push_back({static_cast<int>(&job - jobs.data()), split, std::min(end, split + chunk), 0});
   }
-  for (const Job& job : jobs)
-    if (job.apart == kNone) tasks.push_back({static_cast<int>(&job - jobs.data()), job.split, job.split + job.splits});
+  add_tasks(threads, total);
+}
+
+// Small jobs that follow one another become one task: while one is computed, memory is asked for the next one's keys.
+void AttentionScratch::State::add_tasks(int threads, double total) {
+  const double enough = total / (8 * threads);
+  double gathered = 0;
+  bool open = false;
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    if (jobs[i].apart != kNone) {
+      open = false;
+      continue;
+    }
+    if (!open || gathered + cost(jobs[i]) > enough) {
+      tasks.push_back({static_cast<int>(i), 0, 0, 0});
+      gathered = 0;
+    }
+    open = true;
+    gathered += cost(jobs[i]);
+    ++tasks.back().jobs;
+  }
 }
 
 // A thread's memory: the kernel's workspace, then two partials (the splits so far, and the next).
 void AttentionScratch::State::run_job(const AttentionCall& call, const AttentionKernels& kernels, const Job& job,
-                                      char* memory) const {
+                                      const Job* following, char* memory) const {
   const AttentionUnit& unit = job.unit;
   const int head_dim = call.geometry.head_dim, queries = job.queries();
   float* floats = reinterpret_cast<float*>(memory + aligned(kernels.workspace_bytes));
@@ -191,7 +214,10 @@ void AttentionScratch::State::run_job(const AttentionCall& call, const Attention
   const AttentionPartial next = partial_at(floats + partial_floats(queries, head_dim), queries);
   if (job.writes) kernels.write(call, unit.blocks, unit.kv_head, unit.row, unit.rows, unit.start);
   kernels.prepare(call, unit, memory);
-  const auto after = [&](int i) { return AttentionNext{i + 1 < job.splits ? &unit : nullptr, job.split + i + 1}; };
+  const auto after = [&](int i) {
+    if (i + 1 < job.splits) return AttentionNext{&unit, job.split + i + 1};
+    return following != nullptr ? AttentionNext{&following->unit, following->split} : AttentionNext{nullptr, 0};
+  };
   kernels.attend(call, unit, job.split, after(0), memory, total);
   for (int i = 1; i < job.splits; ++i) {
     kernels.attend(call, unit, job.split + i, after(i), memory, next);
@@ -239,10 +265,11 @@ void AttentionScratch::State::run(const AttentionCall& call, const AttentionKern
       kernels.write(call, s.blocks, kv_head, s.row + w.begin, w.end - w.begin, s.start + w.begin);
   });
   pool.run(static_cast<int>(tasks.size()), [&](int task, int thread) {
-    const Job& job = jobs[tasks[task].job];
+    const Task& t = tasks[task];
     char* mine = memory + per_thread * thread;
-    if (job.apart == kNone) run_job(call, kernels, job, mine);
-    else run_apart(call, kernels, tasks[task], mine);
+    if (t.jobs == 0) run_apart(call, kernels, t, mine);
+    for (int i = t.job; i < t.job + t.jobs; ++i)
+      run_job(call, kernels, jobs[i], i + 1 < t.job + t.jobs ? &jobs[i + 1] : nullptr, mine);
   });
 }
 

@@ -11,7 +11,7 @@ namespace tenfold {
 constexpr int kTile = 16;         // tokens of a tile
 constexpr int kSplit = 256;       // tokens of a split; part of the arithmetic, as splits are merged one by one
 constexpr int kMaxHeadDim = 256;
-constexpr int kMaxQueries = 36;   // query vectors (rows times heads) of a unit
+constexpr int kMaxQueries = 72;   // query vectors (rows times heads) of a unit
 
 // Query rows [row, row + rows) of the step, at positions start.., times `heads` query heads from `head` on, all of KV
 // head `kv_head`: the work that shares one walk over keys and values.

@@ -85,7 +85,7 @@ void score_tiles(const Weight* q, const uint16_t* const* k, const uint16_t* cons
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 16
-        for (int t = 0; t < kTiles; ++t) sum[r][t] = Lanes::dot(sum[r][t], key[t], q + r * kQueryStride + d + i);
+        for (int t = 0; t < kTiles; ++t) sum[r][t] = Lanes::dot<kRows>(sum[r][t], key[t], q + r * kQueryStride + d + i);
     }
     if constexpr (kSoften)
       if (softened < kRows) soften_one();
@@ -108,6 +108,8 @@ void score_rows(int rows, const Weight* q, const Tiles& tiles, int begin, int en
   int t = begin;
   for (; t + kTiles <= end; t += kTiles)
     score_tiles<kRows, kTiles, kAsk>(q, tiles.k + t, tiles.v + t, pairs, s + t * kTile);
+  if constexpr (kTiles > 2)
+    for (; t + 2 <= end; t += 2) score_tiles<kRows, 2, kAsk>(q, tiles.k + t, tiles.v + t, pairs, s + t * kTile);
   for (; t < end; ++t) score_tiles<kRows, 1, kAsk>(q, tiles.k + t, tiles.v + t, pairs, s + t * kTile);
 }
 
@@ -115,20 +117,21 @@ void score_rows(int rows, const Weight* q, const Tiles& tiles, int begin, int en
 // weight 0. Returns the largest score of the others.
 float largest_of(float* s, Range seen) {
   const Lanes::F never = Lanes::set(-__builtin_inff());
-  Lanes::F top = never;
   const int first = seen.begin / kTile, last = (seen.end - 1) / kTile;
-  for (int t = first; t <= last; ++t) {
-    const int begin = seen.begin - t * kTile, end = seen.end - t * kTile;
-    Lanes::F x = Lanes::load(s + t * kTile);
-    if (begin > 0 || end < kTile) {
-      x = Lanes::keep(x, begin, end, -__builtin_inff());
-      Lanes::store(s + t * kTile, x);
-    }
-    top = Lanes::max(top, x);
-  }
+  const auto mask = [&](int t) {
+    float* at = s + t * kTile;
+    Lanes::store(at, Lanes::keep(Lanes::load(at), seen.begin - t * kTile, seen.end - t * kTile, -__builtin_inff()));
+  };
+  if (seen.begin % kTile != 0) mask(first);
+  if (seen.end % kTile != 0) mask(last);
   if (first % 2 != 0) Lanes::store(s + (first - 1) * kTile, never);
   if (last % 2 == 0) Lanes::store(s + (last + 1) * kTile, never);
-  return Lanes::max_of(top);
+  Lanes::F even = never, odd = never;
+  for (int t = first / 2 * 2; t <= last; t += 2) {
+    even = Lanes::max(even, Lanes::load(s + t * kTile));
+    odd = Lanes::max(odd, Lanes::load(s + (t + 1) * kTile));
+  }
+  return Lanes::max_of(Lanes::max(even, odd));
 }
 
 void soften(const float* s, Range seen, float minus, Weight* p) {
@@ -170,7 +173,7 @@ void value_tile(const Weight* p, const Tiles& tiles, Pairs pairs, int head_dim, 
       for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 16
         for (int d = 0; d < kVectors; ++d)
-          sum[r][d] = Lanes::dot(sum[r][d], value[d], p + r * kProbabilityStride + pair);
+          sum[r][d] = Lanes::dot<kRows>(sum[r][d], value[d], p + r * kProbabilityStride + pair);
     }
   }
 #pragma GCC unroll 16
@@ -199,7 +202,7 @@ void value_edge(const Weight* p, const Tiles& tiles, int pair, int head_dim, flo
   for (int d = 0; d < head_dim; d += 16) {
     Lanes::Pairs value = Lanes::load_pairs(at + d * 2);
     value = kOdd ? Lanes::only_odd(value) : Lanes::only_even(value);
-    Lanes::store(out + d, Lanes::dot(Lanes::load(out + d), value, p + pair));
+    Lanes::store(out + d, Lanes::dot<1>(Lanes::load(out + d), value, p + pair));
   }
 }
 

@@ -94,7 +94,7 @@ struct Lanes {
   }
   TENFOLD_INLINE Pairs only_even(Pairs p) { return {p.even, set(0.0f)}; }
   TENFOLD_INLINE Pairs only_odd(Pairs p) { return {set(0.0f), p.odd}; }
-  TENFOLD_INLINE F dot(F sum, Pairs p, const Weight* w) {
+  template <int kRows> TENFOLD_INLINE F dot(F sum, Pairs p, const Weight* w) {
     return fma(p.odd, set(w->odd), fma(p.even, set(w->even), sum));
   }
   TENFOLD_INLINE void weights(F x, Weight* w) { store(reinterpret_cast<float*>(w), x); }

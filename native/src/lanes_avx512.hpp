@@ -73,8 +73,11 @@ struct Lanes {
   TENFOLD_INLINE Pairs only_odd(Pairs p) {
     return _mm512_and_si512(p, _mm512_set1_epi32(static_cast<int>(0xffff0000u)));
   }
-  // The weight is an operand in memory: broadcast to a register first, it would take an execution slot.
-  TENFOLD_INLINE F dot(F sum, Pairs p, const Weight* w) {
+  // With many rows the weight is an operand in memory, as its broadcast to a register would take an execution slot. With
+  // few rows loads are what there are too many of.
+  template <int kRows> TENFOLD_INLINE F dot(F sum, Pairs p, const Weight* w) {
+    if constexpr (kRows <= 4)
+      return _mm512_dpbf16_ps(sum, (__m512bh)p, (__m512bh)_mm512_set1_epi32(static_cast<int>(*w)));
     asm("vdpbf16ps %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(p), "m"(*w));
     return sum;
   }

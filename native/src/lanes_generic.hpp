@@ -95,7 +95,7 @@ struct Lanes {
   }
   TENFOLD_INLINE Pairs only_even(Pairs p) { return {p.even, set(0.0f)}; }
   TENFOLD_INLINE Pairs only_odd(Pairs p) { return {set(0.0f), p.odd}; }
-  TENFOLD_INLINE F dot(F sum, Pairs p, const Weight* w) {
+  template <int kRows> TENFOLD_INLINE F dot(F sum, Pairs p, const Weight* w) {
     return fma(p.odd, set(w->odd), fma(p.even, set(w->even), sum));
   }
   // Writes 8 weights made of 16 floats in order.
