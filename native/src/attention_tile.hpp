@@ -13,7 +13,7 @@ using Weight = Lanes::Weight;
 
 // VDPBF16PS takes both factors in bfloat16. K and V are bfloat16 already, which gives the outputs a relative error of
 // 4e-3 to 1.3e-2 (random keys with a few offset channels, scores of deviation 1 to 8). Rounding q and p once adds 4 to
-// 12 % to that, at most 41 % where keys have no offsets; carrying their remainders too makes a long prefill 30 % slower.
+// 12 % to that, at most 41 % where keys have no offsets. Their remainders too would make a long prefill 30 % slower.
 constexpr int kGroup = 12;  // queries taken through a split together: their scores fit the first-level cache
 constexpr int kQueryStride = kMaxHeadDim / 2;   // pairs of the widest head
 constexpr int kProbabilityStride = kSplit / 2;  // pairs of a split

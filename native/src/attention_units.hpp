@@ -53,7 +53,7 @@ void find_tiles(const AttentionCall& call, const AttentionUnit& unit, int base, 
   const int tiles = layout.block_size / kTile;
   int block = (base / kTile + begin) / tiles, within = (base / kTile + begin) % tiles;
   for (int t = begin; t < end; ++t) {
-    k[t] = call.cache + static_cast<size_t>(unit.blocks[block]) * layout.block + unit.kv_head * layout.head + within * tile;
+    k[t] = call.cache + unit.blocks[block] * layout.block + unit.kv_head * layout.head + within * tile;
     if (++within == tiles) within = 0, ++block;
   }
 }
