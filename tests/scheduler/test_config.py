@@ -10,6 +10,7 @@ from tenfold.scheduler.config import SchedulerConfig
         ({"max_num_batched_tokens": 0}, "max_num_batched_tokens is 0"),
         ({"max_waiting": 0}, "max_waiting is 0"),
         ({"max_chunk_tokens": 0}, "max_chunk_tokens is 0"),
+        ({"max_prefill_beside_decodes": 0}, "max_prefill_beside_decodes is 0"),
         ({"max_model_len": 1}, "max_model_len is 1"),
         ({"max_num_batched_tokens": 4, "max_num_seqs": 5}, "below max_num_seqs, 5"),
         ({"enable_chunked_prefill": False, "max_model_len": 513}, "below max_model_len, 513"),

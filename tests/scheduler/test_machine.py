@@ -74,10 +74,11 @@ class Traffic(RuleBasedStateMachine):
         max_num_seqs=st.integers(1, 5),
         spare_budget=st.integers(0, 8),
         max_chunk=st.none() | st.integers(1, 6),
+        beside=st.none() | st.integers(1, 6),
         chunked=st.booleans(),
         caching=st.booleans(),
     )
-    def build(self, num_blocks, block_size, max_num_seqs, spare_budget, max_chunk, chunked, caching):
+    def build(self, num_blocks, block_size, max_num_seqs, spare_budget, max_chunk, beside, chunked, caching):
         max_model_len = max(2, num_blocks * block_size - spare_budget % 3)
         budget = max_num_seqs + spare_budget
         if not chunked:
@@ -89,6 +90,7 @@ class Traffic(RuleBasedStateMachine):
             max_waiting=MAX_WAITING,
             enable_chunked_prefill=chunked,
             max_chunk_tokens=max_chunk,
+            max_prefill_beside_decodes=beside,
         )
         self.kv = KVManager(num_blocks, block_size, enable_prefix_caching=caching)
         self.scheduler = Scheduler(self.config, self.kv)

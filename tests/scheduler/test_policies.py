@@ -11,6 +11,7 @@ from tenfold.scheduler.policies import (
     choose_victims,
     chunk_size,
     next_victim,
+    prefill_room,
 )
 
 
@@ -85,3 +86,23 @@ def test_chosen_victims_suffice_and_none_is_needless(rows, needed):
         assert not any(enough(rest) for rest in combinations(chosen, len(chosen) - 1))
     else:
         assert chosen == []
+
+
+@pytest.mark.parametrize(
+    ("budget", "decodes", "beside", "room"),
+    [
+        (512, 0, 32, 512),
+        (512, 1, 32, 32),
+        (512, 16, 32, 32),
+        (512, 20, 32, 40),
+        (512, 64, 32, 128),
+        (64, 40, 32, 24),
+        (64, 64, 32, 0),
+        (512, 16, None, 496),
+        (512, 16, 512, 496),
+    ],
+)
+def test_prompts_room_beside_decodes(budget: int, decodes: int, beside: int | None, room: int) -> None:
+    choice = prefill_room(budget, decodes, beside)
+    assert choice.value == room
+    assert ("sequences decode" in choice.reason) == (room < budget - decodes)

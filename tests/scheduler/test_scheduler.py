@@ -92,6 +92,23 @@ def test_max_chunk_tokens_shares_a_step_among_prompts():
     assert any("6 of 20 tokens, the limit of a chunk" in reason for reason in plan.reasons)
 
 
+def test_prompts_get_little_of_a_step_in_which_others_decode():
+    scheduler = scheduler_of(max_num_batched_tokens=64, max_prefill_beside_decodes=5)
+    for seq_id in (1, 2, 3):
+        scheduler.add(sequence(seq_id, prompt(seq_id, 4)))
+    assert shape(step(scheduler)) == [(1, 0, 4, True), (2, 0, 4, True), (3, 0, 4, True)]
+    scheduler.add(sequence(4, prompt(4, 14)))
+    plan = step(scheduler)
+    # Two for each of the three that decode are more than five.
+    assert shape(plan) == [(1, 4, 1, True), (2, 4, 1, True), (3, 4, 1, True), (4, 0, 6, False)]
+    assert "Prompts get 6 tokens: 3 sequences decode and wait for this step." in plan.reasons
+    for seq_id in (2, 3):
+        scheduler.finish(seq_id)
+    assert shape(step(scheduler)) == [(1, 5, 1, True), (4, 6, 5, False)]
+    scheduler.finish(1)
+    assert shape(step(scheduler)) == [(4, 11, 3, True)]
+
+
 def test_without_chunked_prefill_prompts_are_computed_whole():
     scheduler = scheduler_of(enable_chunked_prefill=False, max_num_batched_tokens=64)
     scheduler.add(sequence(1, prompt(1, 40)))

@@ -14,6 +14,9 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
         max_model_len: longest prompt plus output, in tokens; None takes the model's context length.
         max_num_seqs: sequences that run at once.
         max_num_batched_tokens: tokens computed in one step; bounds how long a prefill can delay a decode.
+        max_prefill_beside_decodes: tokens of prompts in a step in which sequences decode, at most, or two for each of
+            those if that is more. Keeps the time between two tokens even while prompts come in; as many as
+            max_num_batched_tokens lifts it.
         block_size: tokens a KV block, a multiple of 16.
         kv_cache_memory_bytes: size of the KV cache; None takes what max_num_seqs full contexts need, at most
             2 GiB or a third of the memory now available, and at least one full context if three quarters hold it.
@@ -29,6 +32,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_model_len: int | None = None
     max_num_seqs: int = 64
     max_num_batched_tokens: int = 512
+    max_prefill_beside_decodes: int = 32
     block_size: int = 16
     kv_cache_memory_bytes: int | None = None
     enable_prefix_caching: bool = True

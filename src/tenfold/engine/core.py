@@ -39,6 +39,7 @@ class EngineCore:
             SchedulerConfig(
                 max_num_batched_tokens=settings.max_num_batched_tokens,
                 max_num_seqs=settings.max_num_seqs,
+                max_prefill_beside_decodes=settings.max_prefill_beside_decodes,
                 max_model_len=model.max_model_len,
                 # Until the next step all newcomers wait, also those that will run at once.
                 max_waiting=settings.max_waiting + settings.max_num_seqs,

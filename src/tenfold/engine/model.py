@@ -182,6 +182,7 @@ def _check_settings(settings: EngineSettings) -> None:
     if settings.block_size < 16 or settings.block_size % 16 != 0:
         raise TenfoldError(f"block_size is {settings.block_size}; it must be a multiple of 16.")
     limits = {"max_num_seqs": 2**20, "max_num_batched_tokens": 2**20, "max_waiting": 2**20}
+    limits["max_prefill_beside_decodes"] = 2**20
     limits |= {"max_model_len": 2**31 - 1, "threads": MAX_THREADS, "block_size": MAX_BLOCK_SIZE}
     for name, limit in limits.items():
         value = getattr(settings, name)

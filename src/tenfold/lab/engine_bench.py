@@ -271,6 +271,7 @@ def _load(path: Path, settings: EngineBenchSettings, progress: Progress) -> Mode
         max_model_len=min(tokens + slack, program.context_length),
         max_num_seqs=batch,
         max_num_batched_tokens=budget,
+        max_prefill_beside_decodes=budget,
         block_size=block,
         kv_cache_memory_bytes=kv_bytes,
         max_waiting=max(batch, 1),

@@ -17,6 +17,9 @@ class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True):
             for the longest sequence.
         max_chunk_tokens: tokens of one sequence computed in one step, at most; None leaves it to the budget.
             Smaller chunks share a step among more prompts. Unused without chunked prefill.
+        max_prefill_beside_decodes: tokens of prompts computed in a step in which sequences decode, at most, or two
+            for each of those sequences if that is more; None leaves it to the budget. Unused without chunked
+            prefill.
 
     Raises:
         ValueError: limits that contradict each other.
@@ -28,6 +31,7 @@ class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_waiting: int = 1024
     enable_chunked_prefill: bool = True
     max_chunk_tokens: int | None = None
+    max_prefill_beside_decodes: int | None = None
 
     def __post_init__(self) -> None:
         limits = {
@@ -35,6 +39,9 @@ class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True):
             "max_num_seqs": self.max_num_seqs,
             "max_waiting": self.max_waiting,
             "max_chunk_tokens": 1 if self.max_chunk_tokens is None else self.max_chunk_tokens,
+            "max_prefill_beside_decodes": 1
+            if self.max_prefill_beside_decodes is None
+            else self.max_prefill_beside_decodes,
         }
         for name, value in limits.items():
             if value < 1:

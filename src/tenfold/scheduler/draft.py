@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tenfold.core.plan import ScheduledChunk, StepPlan
 from tenfold.scheduler.config import SchedulerConfig
-from tenfold.scheduler.policies import chunk_size
+from tenfold.scheduler.policies import Choice, chunk_size, prefill_room
 from tenfold.scheduler.sequence import Sequence
 
 
@@ -42,7 +42,7 @@ class StepDraft:
     def budget_for(self, seq: Sequence) -> int:
         """Tokens that a newcomer could compute in this step after the sequences that go before it."""
         limit = self.config.max_chunk_tokens if self.config.enable_chunked_prefill else None
-        left = self.config.max_num_batched_tokens - len(self._decodes)
+        left = self._prefill_room().value
         for other in self._prefills:
             if other.rank < seq.rank:
                 remaining = other.num_tokens - other.num_computed
@@ -61,9 +61,17 @@ class StepDraft:
             self._add_prefills(chunks)
         return StepPlan(self.step, tuple(chunks), tuple(self.preempted), tuple(self.reasons))
 
+    def _prefill_room(self) -> Choice[int]:
+        config = self.config
+        beside = config.max_prefill_beside_decodes if config.enable_chunked_prefill else None
+        return prefill_room(config.max_num_batched_tokens, len(self._decodes), beside)
+
     def _add_prefills(self, chunks: list[ScheduledChunk]) -> None:
         config = self.config
-        left = config.max_num_batched_tokens - len(chunks)
+        room = self._prefill_room()
+        left = room.value
+        if left < config.max_num_batched_tokens - len(self._decodes):
+            self.reasons.append(f"Prompts get {left} tokens: {room.reason}.")
         for seq in sorted(self._prefills, key=lambda each: each.rank):
             start = seq.num_computed
             remaining = seq.num_tokens - start

@@ -43,7 +43,7 @@ def admission_rank(priority: int, arrival: int, seq_id: int) -> tuple[int, int, 
 
 
 def chunk_size(remaining: int, budget: int, max_chunk: int | None, *, chunked: bool) -> Choice[int]:
-    """How many of a prompt's `remaining` tokens to compute in a step that has `budget` tokens left."""
+    """How many of a prompt's `remaining` tokens to compute in a step that has `budget` tokens left for prompts."""
     if not chunked:
         if remaining <= budget:
             return Choice(remaining, "the whole rest fits")
@@ -56,6 +56,21 @@ def chunk_size(remaining: int, budget: int, max_chunk: int | None, *, chunked: b
     if limit < budget:
         return Choice(limit, f"{limit} of {remaining} tokens, the limit of a chunk")
     return Choice(max(0, limit), f"{max(0, limit)} of {remaining} tokens, all that is left in this step")
+
+
+def prefill_room(budget: int, decodes: int, beside: int | None) -> Choice[int]:
+    """How many tokens of prompts a step with `budget` tokens may compute, in which `decodes` sequences decode.
+
+    Each token costs about the same, so with two prompt tokens for each decoding sequence no step takes more than
+    three times as long as one that only decodes. Fewer than `beside` tokens would read all weights for too little.
+    """
+    left = budget - decodes
+    if not decodes or beside is None:
+        return Choice(left, "all that is left in this step")
+    limit = max(beside, 2 * decodes)
+    if left <= limit:
+        return Choice(left, "all that is left in this step")
+    return Choice(limit, f"{decodes} sequences decode and wait for this step")
 
 
 def admission(needed: int, free: int, running: int) -> Choice[bool]:

@@ -102,6 +102,7 @@ def load_for(path: Path, settings: ProfileSettings, progress: Progress) -> tuple
         max_model_len=min(tokens + block, program.context_length),
         max_num_seqs=batch,
         max_num_batched_tokens=settings.budget,
+        max_prefill_beside_decodes=settings.budget,
         block_size=block,
         kv_cache_memory_bytes=kv_bytes,
         max_waiting=batch,
