@@ -95,13 +95,15 @@ def test_the_door_refuses_before_any_output(model: Model) -> None:
     async def scenario(engine: AsyncEngine) -> None:
         with pytest.raises(InvalidRequestError):
             await anext(engine.generate(request("bad", max_tokens=10**6)))
-        streams = [engine.generate(request(f"r{i}", n=8, max_tokens=200)) for i in range(2)]
-        for stream in streams:
-            await anext(stream)
+        streams = [engine.generate(request(f"r{i}", n=8, max_tokens=1500)) for i in range(2)]
+        await anext(streams[0])
+        waiting = asyncio.ensure_future(anext(streams[1]))
+        await asyncio.sleep(0)
         with pytest.raises(OverloadedError):
             await anext(engine.generate(request("too-many")))
-        for stream in streams:
-            await stream.aclose()  # type: ignore[attr-defined]
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        await streams[0].aclose()  # type: ignore[attr-defined]
         await idle(engine)
 
     run(model, scenario)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from tenfold.core.errors import InvalidRequestError, OverloadedError
+from tenfold.core.errors import EngineError, InvalidRequestError, OverloadedError
 from tenfold.core.request import Request, RequestOutput, TokenLogprobs
 from tenfold.core.stats import EngineStats
 from tenfold.text.chat_template import ChatTemplate
@@ -99,7 +99,7 @@ class FakeEngine:
         max_running: more requests than this are refused as an overload.
         fail_after: raise `error` after so many tokens of a completion.
         error: what to raise.
-        burst: tokens yielded without giving control away, as when a busy engine has gathered some.
+        burst: tokens handed out at once, as when a step of an engine made several.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class FakeEngine:
     def check(self) -> None:
         assert not self.running
 
-    async def generate(self, request: Request) -> AsyncIterator[RequestOutput]:
+    def listen(self, request: Request, hear: Callable[[list[RequestOutput]], None]) -> Callable[[], None]:
         if self._error is not None and self._fail_after is None:
             raise self._error
         if len(self.running) >= self._max_running:
@@ -173,14 +173,37 @@ class FakeEngine:
         self.requests.append(request)
         self.running.add(request.request_id)
         finished = False
-        try:
-            async for output in self._outputs(request):
-                yield output
-            finished = True
-        finally:
-            self.running.discard(request.request_id)
-            if not finished:
+
+        async def run() -> None:
+            nonlocal finished
+            try:
+                gathered = []
+                async for output in self._outputs(request):
+                    gathered.append(output)
+                    if len(gathered) == self._burst or output.finish_reason is not None:
+                        hear(gathered)
+                        gathered = []
+            except EngineError as error:
+                ends = {"finish_reason": "error", "error": str(error)}
+                hear(
+                    [
+                        RequestOutput(request_id=request.request_id, index=i, **ends)
+                        for i in range(request.sampling.n)
+                    ]
+                )
                 self.aborted.append(request.request_id)
+            finished = True
+            self.running.discard(request.request_id)
+
+        task = asyncio.create_task(run())
+
+        def abort() -> None:
+            if not finished and request.request_id in self.running:
+                task.cancel()
+                self.running.discard(request.request_id)
+                self.aborted.append(request.request_id)
+
+        return abort
 
     async def _outputs(self, request: Request) -> AsyncIterator[RequestOutput]:
         prompt = request.prompt_token_ids

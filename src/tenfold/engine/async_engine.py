@@ -21,17 +21,19 @@ from tenfold.text.chat_template import ChatTemplate
 from tenfold.text.tokenizer import Tokenizer
 
 _log = logging.getLogger(__name__)
-# Each step's outputs cross to the event loop in one call; a deque a request keeps them in order.
+# Each step's outputs cross to the event loop in one call.
 _Outputs = list[RequestOutput]
 
 
 class _Stream:
-    """Outputs of one request on their way to its reader."""
+    """A running request and who hears of it; `news` gathers what one step added."""
 
-    def __init__(self, completions: int) -> None:
-        self.ready: deque[RequestOutput] = deque()
+    __slots__ = ("hear", "news", "unfinished")
+
+    def __init__(self, completions: int, hear: Callable[[_Outputs], None]) -> None:
         self.unfinished = completions
-        self.wake = asyncio.Event()
+        self.hear = hear
+        self.news: _Outputs = []
 
 
 class AsyncEngine:
@@ -116,22 +118,47 @@ class AsyncEngine:
             OverloadedError: the queue is full, or the engine is shutting down.
             EngineError: the engine has failed.
         """
-        self._admit(request)
-        stream = self._streams[request.request_id] = _Stream(request.sampling.n)
-        self._send(lambda: self._add(request))
+        ready: _Outputs = []
+        wake = asyncio.Event()
+
+        def hear(outputs: _Outputs) -> None:
+            ready.extend(outputs)
+            wake.set()
+
+        abort = self.listen(request, hear)
+        unfinished = request.sampling.n
         try:
-            while stream.unfinished:
-                while stream.ready:
-                    output = stream.ready.popleft()
-                    stream.unfinished -= output.finish_reason is not None
+            while unfinished:
+                await wake.wait()
+                wake.clear()
+                outputs, ready[:] = ready[:], []
+                for output in outputs:
+                    unfinished -= output.finish_reason is not None
                     yield output
-                if stream.unfinished:
-                    stream.wake.clear()
-                    await stream.wake.wait()
         finally:
-            self._streams.pop(request.request_id, None)
-            if stream.unfinished:
+            abort()
+
+    def listen(self, request: Request, hear: Callable[[_Outputs], None]) -> Callable[[], None]:
+        """Run a request; returns a function that aborts it, harmless after the end.
+
+        Args:
+            request: what to run.
+            hear: called in the event loop with all that a step added, until each completion had its last output; it
+                must not raise.
+
+        Raises:
+            As generate.
+        """
+        self._admit(request)
+        stream = self._streams[request.request_id] = _Stream(request.sampling.n, hear)
+        self._send(lambda: self._add(request))
+
+        def abort() -> None:
+            if self._streams.get(request.request_id) is stream:
+                del self._streams[request.request_id]
                 self._send(lambda: self._core.abort(request.request_id))
+
+        return abort
 
     def stats(self) -> EngineStats:
         """Counters and gauges; safe from any thread."""
@@ -208,17 +235,28 @@ class AsyncEngine:
             _log.debug("The event loop is closed; outputs are dropped.")
 
     def _deliver(self, outputs: _Outputs) -> None:
+        streams = self._streams
+        touched = []
         for output in outputs:
-            stream = self._streams.get(output.request_id)
+            stream = streams.get(output.request_id)
             if stream is not None:
-                stream.ready.append(output)
-                stream.wake.set()
+                if not stream.news:
+                    touched.append((output.request_id, stream))
+                stream.news.append(output)
+                stream.unfinished -= output.finish_reason is not None
+        for request_id, stream in touched:
+            self._tell(request_id, stream)
         if self._dead is not None:
-            known = {output.request_id for output in outputs}
-            for request_id, stream in self._streams.items():
-                if request_id not in known:
-                    stream.ready.extend(
-                        RequestOutput(request_id=request_id, index=i, finish_reason="error", error=self._dead)
-                        for i in range(stream.unfinished)
-                    )
-                    stream.wake.set()
+            for request_id, stream in list(streams.items()):
+                stream.news = [
+                    RequestOutput(request_id=request_id, index=i, finish_reason="error", error=self._dead)
+                    for i in range(stream.unfinished)
+                ]
+                stream.unfinished = 0
+                self._tell(request_id, stream)
+
+    def _tell(self, request_id: str, stream: _Stream) -> None:
+        news, stream.news = stream.news, []
+        if not stream.unfinished:
+            del self._streams[request_id]
+        stream.hear(news)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import msgspec
 from starlette.requests import Request
@@ -29,7 +30,7 @@ from tenfold.server.replies import (
 )
 from tenfold.server.sampling import check_common, sampling_params
 from tenfold.server.service import Service
-from tenfold.server.sse import event
+from tenfold.server.sse import Template, event
 
 _decoder = msgspec.json.Decoder(ChatRequest)
 _encoder = msgspec.json.Encoder()
@@ -122,7 +123,7 @@ class ChatWriter:
         self._texts = texts
         self._tally = Tally(timer, job.sampling.n)
         self._created = int(time.time())
-        self._greeted: set[int] = set()
+        self._templates: dict[int, Template] = {}  # of each choice that was greeted
         self._gathered: dict[int, Gathered] = {}
 
     def chunks(self, batch: Batch) -> bytes:
@@ -132,11 +133,15 @@ class ChatWriter:
         parts: list[bytes] = []
         for at, output in batch:
             choice = self._tally.note(at, output, now)
-            if choice not in self._greeted:
-                self._greeted.add(choice)
-                parts.append(self._chunk(ChatChunkChoice(choice, _ROLE, None, None)))
-            if output.text or output.logprobs or output.finish_reason is not None:
-                parts.append(self._chunk(self._piece(choice, output)))
+            template = self._templates.get(choice)
+            if template is None:
+                template = self._templates[choice] = Template(partial(self._text_chunk, choice))
+                parts.append(event(self._chunk(ChatChunkChoice(choice, _ROLE, None, None))))
+            if output.finish_reason is None and not output.logprobs and not self._job.usage_always:
+                if output.text:
+                    parts.append(template.fill(output.text))
+            elif output.text or output.logprobs or output.finish_reason is not None:
+                parts.append(event(self._chunk(self._piece(choice, output))))
         return b"".join(parts)
 
     def end(self) -> bytes:
@@ -179,8 +184,11 @@ class ChatWriter:
             return ChatChunkChoice(choice, delta, logprobs, None)
         return ChatChunkChoice(choice, delta, logprobs, output.finish_reason, output.stop_reason)
 
+    def _text_chunk(self, choice: int, text: str) -> bytes:
+        return self._chunk(ChatChunkChoice(choice, Delta(content=text), None, None))
+
     def _chunk(self, choice: ChatChunkChoice) -> bytes:
         job = self._job
         usage = self._tally.usage() if job.usage_always else (None if job.usage_at_end else msgspec.UNSET)
         chunk = ChatChunk(job.id, "chat.completion.chunk", self._created, job.model, [choice], usage)
-        return event(_encoder.encode(chunk))
+        return _encoder.encode(chunk)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import msgspec
 from starlette.requests import Request
@@ -22,7 +23,7 @@ from tenfold.server.protocol import CompletionRequest
 from tenfold.server.replies import CompletionChoice, CompletionLogprobs, CompletionReply, Usage
 from tenfold.server.sampling import check_common, sampling_params
 from tenfold.server.service import Service
-from tenfold.server.sse import event
+from tenfold.server.sse import Template, event
 
 # The older API's own default.
 DEFAULT_MAX_TOKENS = 16
@@ -132,6 +133,7 @@ class CompletionWriter:
         self._texts = texts
         self._tally = Tally(timer, job.sampling.n)
         self._created = int(time.time())
+        self._templates: dict[int, Template] = {}  # of each choice that has begun
         self._offsets: dict[int, int] = {}
         self._gathered: dict[int, Gathered] = {}
 
@@ -143,16 +145,20 @@ class CompletionWriter:
         for at, output in batch:
             choice = self._tally.note(at, output, now)
             text = output.text
-            if choice not in self._offsets:
-                self._offsets[choice] = 0
+            template = self._templates.get(choice)
+            if template is None:
+                template = self._templates[choice] = Template(partial(self._text_chunk, choice))
                 text = self._echoes[at] + text
-            if text or output.logprobs or output.finish_reason is not None:
-                parts.append(self._chunk([self._piece(choice, text, output)], self._usage_so_far()))
+            if output.finish_reason is None and not output.logprobs and not self._job.usage_always:
+                if text:
+                    parts.append(template.fill(text))
+            elif text or output.logprobs or output.finish_reason is not None:
+                parts.append(event(self._chunk([self._piece(choice, text, output)], self._usage_so_far())))
         return b"".join(parts)
 
     def end(self) -> bytes:
         """The usage chunk, if asked for."""
-        return self._chunk([], self._tally.usage()) if self._job.usage_at_end else b""
+        return event(self._chunk([], self._tally.usage())) if self._job.usage_at_end else b""
 
     def add(self, batch: Batch) -> None:
         """Gather a batch for `whole`."""
@@ -191,6 +197,9 @@ class CompletionWriter:
         )
         return shaped
 
+    def _text_chunk(self, choice: int, text: str) -> bytes:
+        return self._chunk([CompletionChoice(choice, text, None, None)], self._usage_so_far())
+
     def _usage_so_far(self) -> Usage | msgspec.UnsetType | None:
         if self._job.usage_always:
             return self._tally.usage()
@@ -199,4 +208,4 @@ class CompletionWriter:
     def _chunk(self, choices: list[CompletionChoice], usage: Usage | msgspec.UnsetType | None) -> bytes:
         job = self._job
         reply = CompletionReply(job.id, "text_completion", self._created, job.model, choices, usage)
-        return event(_encoder.encode(reply))
+        return _encoder.encode(reply)

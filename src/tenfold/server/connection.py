@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from tenfold.server.chunk_writer import offer_chunks
 from tenfold.server.errors import ApiError, ErrorReply, error_info
 from tenfold.server.http1_parser import Http1Parser
 
@@ -82,6 +83,8 @@ class Connection(HttpToolsProtocol):
         self._stop_head_timer()
         before = self.cycle
         super().on_headers_complete()
+        if self.cycle is not None and self.cycle is not before:
+            offer_chunks(self.cycle)
         if before is not None and before is not self.cycle and not before.response_complete:
             self._ahead = [cycle for cycle in self._ahead if not cycle.response_complete]
             self._ahead.append(before)

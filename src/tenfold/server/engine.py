@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from tenfold.core.request import Request, RequestOutput
@@ -42,10 +42,11 @@ class Engine(Protocol):
     def generation_defaults(self) -> Mapping[str, float | int]:
         """Sampling parameters the model's makers recommend, by SamplingParams's names."""
 
-    def generate(self, request: Request) -> AsyncIterator[RequestOutput]:
-        """Run a request; closing the iterator, or cancelling its reader, aborts it.
+    def listen(self, request: Request, hear: Callable[[list[RequestOutput]], None]) -> Callable[[], None]:
+        """Run a request; returns a function that aborts it, harmless after the end.
 
-        Raises OverloadedError or InvalidRequestError before the first output, EngineError at any time.
+        `hear` is called in the event loop with all that a step added, until each completion had its last output; a
+        failure is a last output too. Raises OverloadedError or InvalidRequestError, or EngineError of a dead engine.
         """
 
     async def start(self) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from types import TracebackType
 
 from starlette.types import Receive
@@ -36,38 +37,48 @@ class FanIn:
         *,
         on_disconnect: Callable[[], None] = lambda: None,
     ) -> None:
-        self._engine = engine
         self._on_disconnect = on_disconnect
         self._items: Batch = []
         self._news = asyncio.Event()
+        self._take: Callable[[Batch], bool] | None = None
         self._error: BaseException | None = None
-        self._live = len(requests)
-        self._pumps = [asyncio.create_task(self._pump(at, request)) for at, request in enumerate(requests)]
+        self._unfinished = sum(request.sampling.n for request in requests)
+        self._aborts: list[Callable[[], None]] = []
+        try:
+            for at, request in enumerate(requests):
+                self._aborts.append(engine.listen(request, partial(self._hear, at)))
+        except Exception as error:
+            self._fail(error)
         self._watch = asyncio.create_task(self._await_disconnect(receive))
 
-    async def next(self) -> Batch:
+    async def next(self, take: Callable[[Batch], bool] | None = None) -> Batch:
         """New outputs as (number of the prompt, output), in order of arrival; an empty list at the end.
 
-        Raises the engine's error after the outputs that came before it, or ClientGoneError.
+        Args:
+            take: offered each batch as it comes while this waits; what it takes (True) is not returned. It spares a
+                switch of tasks for every token.
+
+        Raises the engine's error after the outputs that came before it, what `take` raised, or ClientGoneError.
         """
         while True:
+            self._take = take
             await self._news.wait()
-            if self._live and self._error is None:
+            self._take = None
+            if self._unfinished and self._error is None:
                 self._news.clear()
             if self._items:
                 items, self._items = self._items, []
                 return items
             if self._error is not None:
                 raise self._error
-            if not self._live:
+            if not self._unfinished:
                 return []
 
     async def close(self) -> None:
-        """Abort what still runs and wait until the engine knows."""
-        tasks = [*self._pumps, self._watch]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        """Abort what still runs."""
+        self._abort()
+        self._watch.cancel()
+        await asyncio.gather(self._watch, return_exceptions=True)
 
     async def __aenter__(self) -> FanIn:
         return self
@@ -77,26 +88,29 @@ class FanIn:
     ) -> None:
         await self.close()
 
-    async def _pump(self, at: int, request: Request) -> None:
-        outputs: AsyncIterator[RequestOutput] | None = None
-        try:
-            outputs = self._engine.generate(request)
-            async for output in outputs:
-                self._items.append((at, output))
-                self._news.set()
-        except Exception as error:
-            self._fail(error)
-        finally:
-            self._live -= 1
-            self._news.set()
-            close = getattr(outputs, "aclose", None)
-            if close is not None:
-                await close()
+    def _hear(self, at: int, outputs: list[RequestOutput]) -> None:
+        if self._error is not None:
+            return
+        for output in outputs:
+            self._unfinished -= output.finish_reason is not None
+        batch = [(at, output) for output in outputs]
+        if self._take is not None and not self._items:
+            try:
+                taken = self._take(batch)
+            except Exception as error:
+                self._fail(error)
+                return
+            if taken:
+                if not self._unfinished:
+                    self._news.set()
+                return
+        self._items += batch
+        self._news.set()
 
     async def _await_disconnect(self, receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
-        if self._live:
+        if self._unfinished:
             self._on_disconnect()
         self._fail(ClientGoneError())
 
@@ -104,7 +118,10 @@ class FanIn:
         if self._error is None:
             self._error = error
         # Nobody will read the rest: stop it now, not when the writer next looks.
-        for pump in self._pumps:
-            if pump is not asyncio.current_task():
-                pump.cancel()
+        self._abort()
         self._news.set()
+
+    def _abort(self) -> None:
+        for abort in self._aborts:
+            abort()
+        self._aborts.clear()
