@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+import random
 from array import array
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
 from tenfold.core.sampling_params import SamplingParams
-from tenfold.sampling.batch import SamplingRow, sampling_batch
+from tenfold.sampling.batch import SamplingCache, SamplingRow, sampling_batch
 
 
 class Unread(Sequence[int]):
@@ -87,3 +89,36 @@ def test_no_rows() -> None:
     assert batch.floats.shape == (0, 7)
     assert batch.prompt_offsets.tolist() == [0]
     assert len(batch.arguments()) == 14
+
+
+def test_the_cache_gives_what_making_the_arrays_anew_gives() -> None:
+    chooser = random.Random(3)
+    kinds = [
+        SamplingParams(),
+        SamplingParams(temperature=0.5, top_k=4, logit_bias={3: 1.0}),
+        SamplingParams(presence_penalty=0.5),
+        SamplingParams(repetition_penalty=1.5),
+    ]
+    cache, rows = SamplingCache(), [SamplingRow(params=kinds[0], seed=1, draw=0)]
+    reused = 0
+    for step in range(300):
+        if chooser.random() < 0.3:
+            plain = chooser.random() < 0.6
+            rows = [
+                SamplingRow(
+                    params=chooser.choice(kinds[:2] if plain else kinds),
+                    seed=chooser.randrange(2),
+                    draw=step,
+                    prompt_ids=(1, 2),
+                    output_ids=[step % 5] * chooser.randrange(3),
+                    banned_ids=(7,) if chooser.random() < 0.1 else (),
+                )
+                for _ in range(chooser.randrange(4))
+            ]
+        rows = [msgspec.structs.replace(row, draw=row.draw + 1) for row in rows]
+        before = cache._arguments
+        arguments, fresh = cache.arguments(rows), sampling_batch(rows).arguments()
+        reused += cache._arguments is before
+        for one, other in zip(arguments, fresh, strict=True):
+            assert one.dtype == other.dtype and one.tolist() == other.tolist()
+    assert 50 < reused < 300

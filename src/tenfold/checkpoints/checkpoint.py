@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -30,6 +30,10 @@ class TensorType(Enum):
     BF16 = 30
 
 
+def _nothing() -> None:
+    """Memory that is no file's is not given back."""
+
+
 class Tensor(msgspec.Struct, frozen=True):
     """A tensor as it lies in its file.
 
@@ -40,6 +44,7 @@ class Tensor(msgspec.Struct, frozen=True):
         data: the raw bytes, uint8, one-dimensional, a read-only view of the mapped file.
         file: the file it is in, for error messages.
         offset: its first byte in that file.
+        forget: gives back the memory that reading `data` took; it may be read again.
     """
 
     name: str
@@ -48,6 +53,7 @@ class Tensor(msgspec.Struct, frozen=True):
     data: npt.NDArray[np.uint8]
     file: str
     offset: int
+    forget: Callable[[], None] = _nothing
 
 
 class RopeScaling(msgspec.Struct, frozen=True, kw_only=True):

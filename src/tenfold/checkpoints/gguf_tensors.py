@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 
 from tenfold.checkpoints.checkpoint import Tensor, TensorType
@@ -49,7 +50,9 @@ def _map_tensor(file: MappedFile, header: GgufHeader, info: TensorInfo) -> Tenso
         raise error(
             f"its {size} bytes at {start} end past the file's {file.size}; the file is truncated or corrupted"
         )
-    return Tensor(info.name, kind, shape, file.bytes[start : start + size], str(file.path), start)
+    stop = start + size
+    forget = partial(file.forget, start, stop)
+    return Tensor(info.name, kind, shape, file.bytes[start:stop], str(file.path), start, forget)
 
 
 def _check_overlap(tensors: dict[str, Tensor]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from tenfold.checkpoints.checkpoint import ModelConfig, Tensor, TensorType, TokenizerSource
@@ -98,9 +99,9 @@ def _map_tensor(opened: SafetensorsFile, name: str, architecture: str) -> Tensor
     if not entry.shape or 0 in entry.shape:
         raise CheckpointError(path, f"its shape {entry.shape} is empty", tensor=name, offset=start)
     end = opened.data_start + entry.data_offsets[1]
-    return Tensor(
-        canonical, _DTYPES[entry.dtype], entry.shape, opened.file.bytes[start:end], str(path), start
-    )
+    data = opened.file.bytes[start:end]
+    forget = partial(opened.file.forget, start, end)
+    return Tensor(canonical, _DTYPES[entry.dtype], entry.shape, data, str(path), start, forget)
 
 
 def _shards(folder: Path) -> Mapping[str, list[str]]:

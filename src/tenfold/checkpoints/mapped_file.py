@@ -40,3 +40,14 @@ class MappedFile:
         except (OSError, ValueError) as error:
             raise CheckpointError(path, f"the file cannot be read ({error})") from error
         self.bytes: npt.NDArray[np.uint8] = np.frombuffer(self.buffer, dtype=np.uint8)
+
+    def forget(self, start: int, stop: int) -> None:
+        """Give the pages between two offsets back: they were read and will hardly be read again.
+
+        They are read from the file anew if they are.
+        """
+        page = mmap.PAGESIZE
+        start = -(-start // page) * page
+        stop = min(stop, self.size) // page * page
+        if start < stop and hasattr(mmap, "MADV_DONTNEED"):
+            self.buffer.madvise(mmap.MADV_DONTNEED, start, stop - start)

@@ -82,6 +82,9 @@ class _Stored:
     def data(self) -> npt.NDArray[np.uint8]:
         return self._tensor.data
 
+    def forget(self) -> None:
+        self._tensor.forget()
+
     def floats(self) -> npt.NDArray[np.float32]:
         return dequantize(self._tensor)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence as Items
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from tenfold import _native
 from tenfold.core.errors import EngineError
 from tenfold.core.plan import ScheduledChunk, StepPlan
 from tenfold.core.request import TokenLogprobs
-from tenfold.sampling.batch import SamplingRow, sampling_batch
+from tenfold.sampling.batch import SamplingCache, SamplingRow
 
 _Table = tuple[tuple[int, ...], npt.NDArray[np.int32]]
 # Of each sampled row: the token, its log probability, the likeliest tokens with theirs.
@@ -31,6 +31,7 @@ class Runner:
     def __init__(self, native: _native.Program) -> None:
         self.native = native
         self._tables: dict[int, _Table] = {}
+        self._sampling = SamplingCache()
         self._process = os.getpid()
 
     def execute(self, plan: StepPlan, rows: Items[SamplingRow]) -> list[TokenLogprobs]:
@@ -55,7 +56,7 @@ class Runner:
 
     def _inputs(self, plan: StepPlan, rows: Items[SamplingRow]) -> tuple[Any, ...]:
         """The arguments of the native step."""
-        return *self._arrays(plan.chunks), _native.SamplingArrays(*sampling_batch(rows).arguments())
+        return *self._arrays(plan.chunks), _native.SamplingArrays(*self._sampling.arguments(rows))
 
     def _compute(self, inputs: tuple[Any, ...]) -> _Sampled:
         return self.native.step(*inputs)
@@ -81,19 +82,21 @@ class Runner:
         npt.NDArray[np.int64],
         npt.NDArray[np.int32],
     ]:
-        counts = np.fromiter((len(c.token_ids) for c in chunks), dtype=np.int32, count=len(chunks))
-        tokens = np.fromiter(
-            chain.from_iterable(c.token_ids for c in chunks), dtype=np.int32, count=int(counts.sum())
-        )
-        starts = np.fromiter((c.start for c in chunks), dtype=np.int32, count=len(chunks))
-        tables = [self._table(chunk) for chunk in chunks]
+        # From lists: for the few numbers of a step that is faster than numpy's own sums and masks.
+        lengths = [len(c.token_ids) for c in chunks]
+        tables = [self._table(c) for c in chunks]
         self._tables = {c.seq_id: t for c, t in zip(chunks, tables, strict=True)}
-        offsets = np.zeros(len(chunks) + 1, dtype=np.int64)
-        np.cumsum([len(blocks) for blocks, _ in tables], out=offsets[1:])
-        blocks = np.concatenate([table for _, table in tables])
-        ends = np.cumsum(counts, dtype=np.int32)
-        last_rows = ends[[c.sample for c in chunks]] - np.int32(1)
-        return tokens, counts, starts, blocks, offsets, last_rows
+        return (
+            np.array(list(chain.from_iterable(c.token_ids for c in chunks)), dtype=np.int32),
+            np.array(lengths, dtype=np.int32),
+            np.array([c.start for c in chunks], dtype=np.int32),
+            np.concatenate([table for _, table in tables]),
+            np.array(list(accumulate((len(blocks) for blocks, _ in tables), initial=0)), dtype=np.int64),
+            np.array(
+                [end - 1 for c, end in zip(chunks, accumulate(lengths), strict=True) if c.sample],
+                dtype=np.int32,
+            ),
+        )
 
     def _table(self, chunk: ScheduledChunk) -> _Table:
         # The scheduler hands out the same tuple until a sequence's blocks change, so identity is enough.

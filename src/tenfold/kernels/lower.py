@@ -29,6 +29,9 @@ class StoredTensor(Protocol):
     def data(self) -> npt.NDArray[np.uint8]:
         """The stored bytes."""
 
+    def forget(self) -> None:
+        """Give back the memory that reading `data` took, once it is packed."""
+
     def floats(self) -> npt.NDArray[np.float32]:
         """The elements as float32; asked for vectors only."""
 
@@ -123,6 +126,7 @@ class Lowering:
                 raise CheckpointError(
                     tensor.file, str(problem), tensor=tensor.name, offset=tensor.offset
                 ) from None
+            tensor.forget()  # else the weights would be in memory twice
             self._matrices[spec.tensor] = number
             if self._progress is not None:
                 total = len({w.tensor for w in self._program.weights.values() if len(w.shape) == 2})

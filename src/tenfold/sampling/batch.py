@@ -130,6 +130,40 @@ def sampling_batch(rows: Sequence[SamplingRow]) -> SamplingBatch:
     )
 
 
+class SamplingCache:
+    """Makes the arrays of each step, and only counts on when the same rows come again with nothing else new."""
+
+    def __init__(self) -> None:
+        self._rows: Sequence[SamplingRow] = ()
+        self._arguments: tuple[npt.NDArray[Any], ...] = ()
+
+    def arguments(self, rows: Sequence[SamplingRow]) -> tuple[npt.NDArray[Any], ...]:
+        """As `sampling_batch(rows).arguments()`."""
+        if not self._same(rows):
+            self._arguments = sampling_batch(rows).arguments()
+            self._rows = () if any(map(_changes, rows)) else rows
+            return self._arguments
+        draw = np.array([row.draw for row in rows], np.uint64)
+        return (*self._arguments[:_DRAW], draw, *self._arguments[_DRAW + 1 :])
+
+    def _same(self, rows: Sequence[SamplingRow]) -> bool:
+        known = self._rows
+        if len(known) != len(rows) or not known:
+            return False
+        return all(
+            new.params is old.params and new.seed == old.seed and not new.banned_ids
+            for new, old in zip(rows, known, strict=True)
+        )
+
+
+_DRAW = SamplingBatch.__struct_fields__.index("draw")
+
+
+def _changes(row: SamplingRow) -> bool:
+    """Whether more than the number of draws may differ when this row comes again."""
+    return bool(row.banned_ids) or _reads_output(row.params)
+
+
 def _reads_output(params: SamplingParams) -> bool:
     return (
         params.repetition_penalty != 1.0 or params.presence_penalty != 0.0 or params.frequency_penalty != 0.0

@@ -31,6 +31,35 @@ def test_pieces_may_end_anywhere(cuts: list[int]) -> None:
     assert reader.usage.prompt_tokens_details.cached_tokens == 4
 
 
+def compact(delta: str, rest: str = "") -> bytes:
+    return (
+        f'data: {{"id":"x","choices":[{{"index":0,"delta":{delta},"logprobs":null,"finish_reason":null}}]{rest}}}\n\n'
+    ).encode()
+
+
+def test_events_that_are_not_decoded_count_the_same() -> None:
+    pieces = [
+        (compact('{"role":"assistant","content":""}'), 0),
+        (compact('{"content":"a"}'), 1),
+        (compact('{"content":"\\"finish_reason\\":\\"stop\\""}'), 1),
+        (compact('{"content":"\\"error\\":\\n\\"usage\\":{"}'), 1),
+        (compact('{"content":"b"}') + compact('{"content":"c"}'), 2),
+        (compact("{}"), 0),
+        (compact('{"content":"d"}', ',"usage":{"prompt_tokens":1,"completion_tokens":9}'), 1),
+        (b'data: {"choices":[{"index":0,"text":"e","logprobs":null,"finish_reason":null}]}\n\n', 1),
+        (b'data: {"choices":[{"index":0,"text":"","logprobs":null,"finish_reason":null}]}\n\n', 0),
+        (b'data: {"choices":[{"index":0,"delta":{"content":"f"},"finish_reason":"length"}]}\n\n', 1),
+        (b"data: [DONE]\n\n", 0),
+    ]
+    reader = StreamReader()
+    for number, (piece, texts) in enumerate(pieces):
+        before = len(reader.arrivals)
+        reader.feed(piece, float(number))
+        assert len(reader.arrivals) - before == texts, piece
+    assert reader.error is None and reader.complete and reader.finish_reason == "length"
+    assert reader.usage is not None and reader.usage.completion_tokens == 9
+
+
 def test_data_over_several_lines_is_one_event() -> None:
     assert EventSplitter().feed(b'data: {"a":\ndata: 1}\n\n') == [b'{"a":\n1}']
 
