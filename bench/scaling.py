@@ -3,8 +3,8 @@
     python bench/scaling.py --model FILE.gguf
     python bench/scaling.py --quick --depths 0 256 --batches 1 8
 
-A point is a run of `tenfold bench engine`: its engine with scheduling and sampling, and the least time by the
-roofline. Depths beyond the model's context are left out, and said so.
+A point is the median of three in one run of `tenfold bench engine`: the engine with scheduling and sampling, and
+the least time by the roofline. Depths beyond the model's context are left out, and said so.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from tenfold.engine.model import open_model  # noqa: E402
 DEPTHS = (0, 512, 1024, 2048, 4096, 8192, 16384, 32768)
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
 PROMPT, OUTPUT = 512, 33
+REPEATS = 3
 LIMIT_SECONDS = 1800.0
 
 
@@ -69,15 +70,19 @@ def scale(name: str, options: argparse.Namespace) -> dict[str, Any]:
     if depths != list(options.depths):
         say(f"{file.name} has a context of {context} tokens: depths end at {depths[-1]}.")
     engine = TenfoldEngine(file, options.threads, ceilings=not options.quick)
+
+    def run(row: Row, prompt: int) -> dict[str, Any]:
+        return engine.report(row, prompt, OUTPUT, repeat=1 if options.quick else REPEATS, limit=LIMIT_SECONDS)
+
     points = []
     for depth in depths:
-        run = engine.report(Row("depth", "decode", OUTPUT, depth=depth), PROMPT, OUTPUT, LIMIT_SECONDS)
-        points.append(point(run, {"depth": run["depth"]}))
+        found = run(Row("depth", "decode", OUTPUT, depth=depth), PROMPT)
+        points.append(point(found, {"depth": found["depth"]}))
         say(f"  depth {depth}: {points[-1]['decode_ms']:.2f} ms a token")
     batches = []
     for batch in options.batches:
-        run = engine.report(Row("batch", "decode", OUTPUT, batch=batch), 1, OUTPUT, LIMIT_SECONDS)
-        batches.append(point(run, {"batch": batch}))
+        found = run(Row("batch", "decode", OUTPUT, batch=batch), 1)
+        batches.append(point(found, {"batch": batch}))
         say(f"  batch {batch}: {batches[-1]['decode_ms']:.2f} ms a token")
     report = {
         "format": FORMAT,
@@ -121,7 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--depths", type=int, nargs="*", default=list(DEPTHS))
     parser.add_argument("--batches", type=int, nargs="*", default=list(BATCHES))
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--quick", action="store_true", help="without the roofline")
+    parser.add_argument("--quick", action="store_true", help="each point once, without the roofline")
     parser.add_argument("--results", type=Path, default=ROOT / "bench" / "results", help="folder for results")
     parser.add_argument("--json", action="store_true", help="print the results as JSON instead of tables")
     options = parser.parse_args(arguments)

@@ -34,7 +34,7 @@ class TenfoldEngine:
         self._threads = threads
         self._ceilings = ceilings
 
-    def command(self, row: Row, prompt: int, output: int) -> list[str]:
+    def command(self, row: Row, prompt: int, output: int, repeat: int = 1) -> list[str]:
         """The command that measures a row's batch at its depth: a prefill of `prompt` tokens, then a decode."""
         arguments = {
             "--model": str(self.file),
@@ -43,19 +43,21 @@ class TenfoldEngine:
             "--batch": row.batch,
             "--depth": row.depth,
             "--threads": self._threads,
-            "--repeat": 1,
+            "--repeat": repeat,
         }
         words = [str(word) for pair in arguments.items() for word in pair]
         ceilings = "--ceilings" if self._ceilings else "--no-ceilings"
         return [*TENFOLD, "bench", "engine", *words, ceilings, "--json"]
 
-    def report(self, row: Row, prompt: int, output: int, limit: float = LIMIT_SECONDS) -> dict[str, Any]:
+    def report(
+        self, row: Row, prompt: int, output: int, *, repeat: int = 1, limit: float = LIMIT_SECONDS
+    ) -> dict[str, Any]:
         """What `tenfold bench engine` reports of one run of at most `limit` seconds.
 
         Raises:
             PeerError: it fails.
         """
-        report: dict[str, Any] = json.loads(output_of(self.command(row, prompt, output), limit))
+        report: dict[str, Any] = json.loads(output_of(self.command(row, prompt, output, repeat), limit))
         return report
 
     def measure(self, row: Row) -> Sample:
