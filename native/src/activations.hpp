@@ -1,38 +1,90 @@
-// Memory for rows of activations.
+// Rows of activations as the kernels read them: lane by lane in tiles, in the forms that weights ask for.
+//
+// Records of a tile of R lanes, [R] meaning one entry a lane:
+//
+//   pairs   for each block of 256 k with p pairs of groups (4, fewer in the last): unit float[R], then for each pair
+//           the sums of its two groups as values, bfloat16, the second in the low half: uint32[p][R]; then for each
+//           pair q int8[R][64], start of the first group int32[R] = -8 * sum, of the second int32[R] = 32768 - 8 * sum,
+//           both -8 * sum as 16 bits, uint32[R], and levels uint32[R], the second group's in the low half
+//   groups  for each group: q int8[R][32], scale float[R], sums of q over the group, its first and its second half
+//           int32[3][R], the same as values float[3][R]
+//   halves  for each group: bfloat16[R][32]
 #pragma once
+#include <atomic>
 #include <cstddef>
+#include <vector>
 
 #include "aligned.hpp"
 #include "linear.hpp"
 
 namespace tenfold {
 
+constexpr size_t kPairBytes = kPair + 16;                    // a lane's part of a pair, as all below
+constexpr size_t kGroupBytes = kGroup + 4 + 12 + 12;
+constexpr size_t kHalfBytes = kGroup * sizeof(uint16_t);
+constexpr size_t block_start_bytes(int pairs) { return 4 + 4 * static_cast<size_t>(pairs); }
+
+// Bytes of one lane over all of k.
+inline size_t lane_bytes(Form form, int k) {
+  const size_t groups = static_cast<size_t>(padded_to_pairs(k)) / kGroup;
+  if (form == kPairs) return groups / 2 * (kPairBytes + 4) + static_cast<size_t>(blocks_of(k)) * 4;
+  return groups * (form == kGroups ? kGroupBytes : kHalfBytes);
+}
+
+// A tile's outliers come in increasing k, all lanes that have one at a k together: a weight's column is unpacked once.
+struct TileOutlier { int32_t k, lane; float value; };
+
+// Rows of k columns. What is written and read through it belongs to an ActivationStore.
+struct Activations {
+  int k = 0;
+  const std::vector<RowTile>* tiles = nullptr;
+  uint8_t* records[3] = {};              // by form: pairs, groups, halves
+  TileOutlier* outliers = nullptr;       // [slots][outlier_capacity(k)]: a tile's begin at its slot
+  int32_t* num_outliers = nullptr;       // [tiles]
+
+  uint8_t* tile(Form form, int slot) const {
+    return records[form == kPairs ? 0 : form == kGroups ? 1 : 2] + lane_bytes(form, k) * slot;
+  }
+  TileOutlier* tile_outliers(int slot) const { return outliers + static_cast<size_t>(slot) * outlier_capacity(k); }
+};
+
+// A row before it is laid out. One a thread.
+class QuantizedScratch {
+ public:
+  QuantizedRow row(int k);  // valid until the next call; its outliers are left to the caller
+
+ private:
+  std::vector<int8_t> q_;
+  std::vector<float> scale_, unit_;
+  std::vector<uint8_t> level_;
+  std::vector<int32_t> sum_;
+};
+
 class ActivationStore {
  public:
   ActivationStore() = default;
-  ActivationStore(size_t rows, int k) {
-    const size_t padded = static_cast<size_t>(k + kGroup - 1) / kGroup * kGroup, groups = padded / kGroup;
-    q_ = AlignedArray<int8_t>(rows * padded);
-    low_ = AlignedArray<int8_t>(rows * padded);
-    scale_ = AlignedArray<float>(rows * groups);
-    sum_ = AlignedArray<int32_t>(rows * groups);
-    low_sum_ = AlignedArray<int32_t>(rows * groups);
-    refined_ = AlignedArray<uint8_t>(rows * groups);
-    bf16_ = AlignedArray<uint16_t>(rows * padded);
-  }
+  // For at most `rows` rows of `k` columns at most, in these forms.
+  ActivationStore(const LinearKernels& kernels, size_t rows, int k, unsigned forms);
 
-  // Rows of k columns, at most as many as the store was made for.
-  Activations view(int k) const {
-    return {k, (k + kGroup - 1) / kGroup * kGroup,
-            {q_.get(), scale_.get(), sum_.get(), refined_.get(), low_.get(), low_sum_.get()}, bf16_.get()};
-  }
+  void plan(int rows);  // how many rows the next ones are
+  Activations view(int k) const;
+  // Quantizes (or rounds) row `row` of the plan into the forms asked for. Rows may be put by several threads; all rows
+  // of the plan must be before the next are, or are multiplied.
+  void put(const float* x, int k, int row, unsigned forms) const;
 
  private:
-  AlignedArray<int8_t> q_, low_;
-  AlignedArray<float> scale_;
-  AlignedArray<int32_t> sum_, low_sum_;
-  AlignedArray<uint8_t> refined_;
-  AlignedArray<uint16_t> bf16_;
+  const LinearKernels* kernels_ = nullptr;
+  std::vector<RowTile> tiles_;
+  std::vector<int> tile_of_;  // [rows]
+  int planned_ = -1;
+  AlignedArray<uint8_t> records_[3];
+  void merge(const RowTile& tile, int number, const Activations& into) const;
+
+  AlignedArray<Outlier> row_outliers_;       // [rows][outlier_capacity(k)]
+  AlignedArray<int32_t> num_row_outliers_;   // [rows]
+  AlignedArray<TileOutlier> outliers_;
+  AlignedArray<int32_t> num_outliers_;
+  AlignedArray<std::atomic<int32_t>> rows_put_;  // [tiles], back at 0 when a tile is whole
 };
 
 }  // namespace tenfold

@@ -33,30 +33,37 @@ nb::object quantize_rows(const std::string& isa, const Matrix& x) {
   const int k = static_cast<int>(x.shape(1));
   if (k == 0) throw std::invalid_argument("Rows to quantize have no columns; give at least one.");
   const LinearKernels& kernels = linear_kernels(parse_isa(isa));
-  const ActivationStore store(rows, k);
-  const Activations view = store.view(k);
-  for (size_t r = 0; r < rows; ++r) kernels.quantize_row(x.data() + r * k, k, view.row(r));
-  const size_t padded = view.k_padded, groups = view.groups();
-  const QuantizedRow& out = view.first;
-  return nb::make_tuple(to_numpy(copied(out.q, rows * padded), {rows, padded}),
-                        to_numpy(copied(out.scale, rows * groups), {rows, groups}),
-                        to_numpy(copied(out.sum, rows * groups), {rows, groups}),
-                        to_numpy(copied(out.refined, rows * groups), {rows, groups}),
-                        to_numpy(copied(out.low, rows * padded), {rows, padded}),
-                        to_numpy(copied(out.low_sum, rows * groups), {rows, groups}));
-}
-
-void round_rows(const LinearKernels& kernels, const Matrix& x, const Activations& into) {
-  for (size_t r = 0; r < x.shape(0); ++r)
-    kernels.bf16_row(x.data() + r * x.shape(1), static_cast<int>(x.shape(1)), into.bf16 + r * into.k_padded);
+  const size_t padded = padded_to_pairs(k), groups = padded / kGroup;
+  std::vector<int8_t> q;
+  std::vector<float> scale, unit, outliers(rows * k);
+  std::vector<int32_t> sum;
+  QuantizedScratch scratch;
+  std::vector<Outlier> found(outlier_capacity(k));
+  for (size_t r = 0; r < rows; ++r) {
+    int32_t count = 0;
+    QuantizedRow row = scratch.row(k);
+    row.outliers = found.data();
+    row.num_outliers = &count;
+    kernels.quantize_row(x.data() + r * k, k, row);
+    q.insert(q.end(), row.q, row.q + padded);
+    scale.insert(scale.end(), row.scale, row.scale + groups);
+    unit.insert(unit.end(), row.unit, row.unit + blocks_of(k));
+    sum.insert(sum.end(), row.sum, row.sum + groups);
+    for (int i = 0; i < count; ++i) outliers[r * k + found[i].k] = found[i].value;
+  }
+  return nb::make_tuple(to_numpy(std::move(q), {rows, padded}), to_numpy(std::move(scale), {rows, groups}),
+                        to_numpy(std::move(sum), {rows, groups}),
+                        to_numpy(std::move(unit), {rows, static_cast<size_t>(blocks_of(k))}),
+                        to_numpy(std::move(outliers), {rows, static_cast<size_t>(k)}));
 }
 
 nb::ndarray<nb::numpy, uint16_t> bf16_rows(const std::string& isa, const Matrix& x) {
-  const ActivationStore store(x.shape(0), static_cast<int>(x.shape(1)));
-  const Activations view = store.view(static_cast<int>(x.shape(1)));
-  round_rows(linear_kernels(parse_isa(isa)), x, view);
-  const size_t padded = view.k_padded;
-  return to_numpy(copied(view.bf16, x.shape(0) * padded), {x.shape(0), padded});
+  const LinearKernels& kernels = linear_kernels(parse_isa(isa));
+  const size_t rows = x.shape(0), padded = padded_to_pairs(static_cast<int>(x.shape(1)));
+  std::vector<uint16_t> out(rows * padded);
+  for (size_t r = 0; r < rows; ++r)
+    kernels.bf16_row(x.data() + r * x.shape(1), static_cast<int>(x.shape(1)), out.data() + r * padded);
+  return to_numpy(std::move(out), {rows, padded});
 }
 
 nb::ndarray<nb::numpy, float> multiply(const std::string& isa_text, const PackedWeight& w, const Matrix& x,
@@ -77,17 +84,18 @@ nb::ndarray<nb::numpy, float> multiply(const std::string& isa_text, const Packed
   if (add_to) std::copy_n(add_to->data(), y.size(), y.data());
   {
     nb::gil_scoped_release release;
-    const ActivationStore store(rows, w.k);
+    const Form form = weight_form(w);
+    ActivationStore store(kernels, rows, w.k, form);
+    store.plan(rows);
+    for (int r = 0; r < rows; ++r) store.put(x.data() + static_cast<size_t>(r) * w.k, w.k, r, form);
     const Activations view = store.view(w.k);
-    if (wants_int8(w))
-      for (int r = 0; r < rows; ++r) kernels.quantize_row(x.data() + static_cast<size_t>(r) * w.k, w.k, view.row(r));
-    else round_rows(kernels, x, view);
+    const int tiles = static_cast<int>(view.tiles->size());
     const LinearOut out{y.data(), w.n, bias ? bias->data() : nullptr, add_to.has_value()};
     ThreadPool pool(threads);
     pool.run((w.panels + panels_per_task - 1) / panels_per_task, [&](int task, int) {
       const int begin = task * panels_per_task;
       const int end = begin + panels_per_task < w.panels ? begin + panels_per_task : w.panels;
-      kernels.multiply(w, view, 0, rows, begin, end, out);
+      kernels.multiply(w, view, 0, tiles, begin, end, out);
     });
   }
   return to_numpy(std::move(y), {x.shape(0), static_cast<size_t>(w.n)});
@@ -107,16 +115,21 @@ void check_row(const PackedWeight& w, int row) {
 }
 
 nb::object parts(const PackedWeight& w) {
-  if (!wants_int8(w)) throw std::invalid_argument("A bf16 weight has no codes and scales; use unpack_row.");
+  if (weight_form(w) == kHalves) throw std::invalid_argument("A bf16 weight has no codes and scales; use unpack_row.");
   const size_t k = w.k, n = w.n, subs = k / w.layout.sub;
   std::vector<int32_t> codes(n * k);
   std::vector<float> scales(n * subs), minimums(w.layout.min ? n * subs : 0);
   for (size_t row = 0; row < n; ++row)
     unpack_parts(w, static_cast<int>(row), &codes[row * k], &scales[row * subs],
                  w.layout.min ? &minimums[row * subs] : nullptr);
+  const size_t blocks = blocks_of(w.k);
+  std::vector<float> units(w.layout.paired() ? n * blocks : 0);
+  if (w.layout.paired())
+    for (size_t row = 0; row < n; ++row) unpack_units(w, static_cast<int>(row), &units[row * blocks]);
   nb::object none = nb::none();
   return nb::make_tuple(to_numpy(std::move(codes), {n, k}), to_numpy(std::move(scales), {n, subs}),
-                        w.layout.min ? nb::cast(to_numpy(std::move(minimums), {n, subs})) : none);
+                        w.layout.min ? nb::cast(to_numpy(std::move(minimums), {n, subs})) : none,
+                        w.layout.paired() ? nb::cast(to_numpy(std::move(units), {n, blocks})) : none);
 }
 
 }  // namespace
@@ -134,15 +147,17 @@ void bind_linear(nb::module_& m) {
         return to_numpy(std::move(out), {static_cast<size_t>(w.k)});
       }, nb::arg("row"), "Float32 values of one row, exactly those that products are made with.")
       .def("parts", &parts,
-           "(codes int32 [n, k], scales float32 [n, k / s], minimums likewise or None), s elements sharing a scale: "
-           "value = scale * code + minimum. Integer formats only.");
+           "(codes int32 [n, k], scales float32 [n, k / s], minimums likewise or None, units float32 [n, blocks of 256] "
+           "or None), s elements sharing a scale: value = scale * code + minimum. 4-bit formats have units: their "
+           "scales are whole multiples of their block's. Integer formats only.");
   m.def("pack_weight", &pack, nb::arg("ggml_type"), nb::arg("data"), nb::arg("n"), nb::arg("k"),
         nb::arg("threads") = 1,
         "Pack n rows of k columns in a ggml storage type (number as in GGUF) from a uint8 array. Raises ValueError for "
         "unsupported types, wrong sizes, and scales that are not finite.");
   m.def("quantize_rows", &quantize_rows, nb::arg("isa"), nb::arg("x"),
-        "(q int8 [rows, padded k], scale float32 [rows, groups], sum int32 likewise, refined uint8 likewise, low int8 "
-        "[rows, padded k], low_sum int32 [rows, groups]) of float32 [rows, k]; low parts are 0 where not refined.");
+        "(q int8 [rows, padded k], scale float32 [rows, groups], sum int32 likewise, unit float32 [rows, "
+        "blocks], outliers float32 [rows, k]) of "
+        "float32 [rows, k]: x = scale * q + outliers, which are 0 but where an element was cut off.");
   m.def("bf16_rows", &bf16_rows, nb::arg("isa"), nb::arg("x"),
         "Bits of bfloat16 [rows, padded k] of float32 [rows, k].");
   m.def("multiply", &multiply, nb::arg("isa"), nb::arg("weight"), nb::arg("x"), nb::arg("bias") = nb::none(),

@@ -2,6 +2,7 @@
 #include "linear.hpp"
 
 #include <cstdlib>
+#include <cstring>
 #include <new>
 
 #include "bf16.hpp"
@@ -30,7 +31,16 @@ int code_of(int bits, const uint8_t* base, int c, int i) {
 
 struct ScalePair { float scale, minimum; };
 
-// Scale and minimum (added) of column c for sub-block `sub` of the block at `head`.
+float load_float(const uint8_t* p) { float x; std::memcpy(&x, p, 4); return x; }
+
+// Scale and minimum (added) of column c for sub-block `sub` of the fine block of so many pairs at `head`.
+ScalePair fine_scales(const Layout& layout, const uint8_t* head, int pairs, int c, int sub) {
+  const uint8_t* scales = head + 64 + sub / 2 * 64 + c * 4 + (sub % 2 == 0 ? 2 : 0);
+  const auto units = static_cast<float>(static_cast<int16_t>(load16(scales)));
+  return {load_float(head + 4 * c) * units, layout.min ? bf16_to_float(load16(scales + pairs * 64)) : 0.f};
+}
+
+// The same for simple and super blocks.
 ScalePair scales_of(const Layout& layout, const uint8_t* head, int c, int sub) {
   const float scale = f16_to_float(load16(head + 2 * c));
   const float minimum = layout.min ? f16_to_float(load16(head + 32 + 2 * c)) : 0.f;
@@ -40,8 +50,11 @@ ScalePair scales_of(const Layout& layout, const uint8_t* head, int c, int sub) {
     const uint8_t both = subs[sub * 16 + c];
     return {scale * static_cast<float>(both & 15), -minimum * static_cast<float>(both >> 4)};
   }
-  if (layout.min)
-    return {scale * static_cast<float>(subs[sub * 32 + c]), -minimum * static_cast<float>(subs[sub * 32 + 16 + c])};
+  if (layout.min) {
+    const float whole = scale * static_cast<float>(subs[sub * 32 + c]);
+    const float taken = minimum * static_cast<float>(subs[sub * 32 + 16 + c]);
+    return {whole, layout.paired() ? cut_to_bf16(8.f * whole - taken) : -taken};
+  }
   return {scale * static_cast<float>(static_cast<int8_t>(subs[sub * 16 + c])), 0.f};
 }
 
@@ -51,13 +64,18 @@ void walk_row(const PackedWeight& w, int row, const Visit& visit) {
   const Layout& layout = w.layout;
   const int c = row % kPanel;
   const uint8_t* block = w.panel(row / kPanel);
-  for (int at = 0; at < w.k; at += layout.block, block += layout.block_bytes())
-    for (int i = 0; i < layout.block; i += layout.sub) {
-      const ScalePair scales = scales_of(layout, block, c, i / layout.sub);
-      const uint8_t* group = block + layout.head_bytes() + i / kGroup * layout.group_bytes();
+  for (int at = 0, number = 0; at < w.k; at += layout.block, ++number) {
+    const int pairs = layout.is_fine() ? pairs_in_block(w.k, number) : 4;
+    for (int i = 0; i < layout.block && at + i < w.k; i += layout.sub) {
+      const int sub = i / layout.sub;
+      const ScalePair scales =
+          layout.is_fine() ? fine_scales(layout, block, pairs, c, sub) : scales_of(layout, block, c, sub);
+      const uint8_t* group = block + layout.head_bytes(pairs) + i / kGroup * layout.group_bytes();
       for (int j = 0; j < layout.sub; ++j)
         visit(at + i + j, code_of(layout.bits, group, c, i % kGroup + j) - layout.offset, scales);
     }
+    block += layout.block_bytes(pairs);
+  }
 }
 
 struct Scratch {
@@ -95,7 +113,9 @@ int weight_rows(const PackedWeight& w) { return w.n; }
 int weight_columns(const PackedWeight& w) { return w.k; }
 int weight_panels(const PackedWeight& w) { return w.panels; }
 size_t weight_bytes(const PackedWeight& w) { return w.bytes; }
-bool wants_int8(const PackedWeight& w) { return w.layout.bits != 16; }
+Form weight_form(const PackedWeight& w) {
+  return w.layout.bits == 16 ? kHalves : w.layout.paired() ? kPairs : kGroups;
+}
 const char* weight_format(const PackedWeight& w) { return w.format->name; }
 
 void unpack_row(const PackedWeight& w, int row, float* out) {
@@ -117,6 +137,14 @@ void unpack_parts(const PackedWeight& w, int row, int32_t* codes, float* scales,
     scales[i / w.layout.sub] = s.scale;
     if (w.layout.min) minimums[i / w.layout.sub] = s.minimum;
   });
+}
+
+void unpack_units(const PackedWeight& w, int row, float* units) {
+  const int c = row % kPanel;
+  for (int block = 0; block < blocks_of(w.k); ++block) {
+    const uint8_t* head = w.panel(row / kPanel) + static_cast<size_t>(block) * w.layout.block_bytes();
+    units[block] = w.layout.is_fine() ? load_float(head + 4 * c) : f16_to_float(load16(head + 2 * c));
+  }
 }
 
 }  // namespace tenfold

@@ -1,7 +1,8 @@
 // Linear layers: packed weights, quantized activations, matrix products.
 //
-// Same bits: an output element is one chain of operations over k in increasing order that depends on its own row and
-// its own column only. Tiles may group rows and columns as they like.
+// Same bits: an output element is one chain of operations that depends on its own row and its own column only: first
+// the row's outliers in increasing k, then blocks of k in increasing order. Tiles may group rows and columns as they
+// like.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -12,40 +13,47 @@
 
 namespace tenfold {
 
-constexpr int kPanel = 16;  // output columns interleaved in a panel of packed weights
-constexpr int kGroup = 32;  // elements of k that share one activation scale
+constexpr int kPanel = 16;        // output columns interleaved in a panel of packed weights
+constexpr int kGroup = 32;        // elements of k that share one activation scale
+constexpr int kPair = 2 * kGroup; // activations are padded to whole pairs of groups
+constexpr int kBlock = 256;       // elements of k over which the scales of groups are whole multiples of one unit
+constexpr int kBlockGroups = kBlock / kGroup;
+
+// Elements larger than this times the row's mean of max|x| over groups are outliers: their groups are quantized as if
+// they ended there, and what is cut off is kept apart as floats. On SmolLM2 that is 3 of 576 elements in the inputs of
+// attention and feed-forward, and takes the mean KL from 3.2e-3 to 1.2e-3 (bench/LOG.md).
+constexpr float kOutlierAbove = 1.5f;
+constexpr float kLevels = 31.f;   // a group's scale is 1 to 31 units
 
 struct PackedWeight;  // defined in packed_weight.hpp
 
-// A group whose scale is more than this times the row's mean scale holds an outlier, beside which int8 leaves little of
-// its neighbours: it is refined by a second int8 part. On SmolLM2 that is a tenth of the groups and takes the mean KL
-// from 3.4e-3 to 0.8e-3 (bench/LOG.md).
-constexpr float kRefineAbove = 1.75f;
-constexpr float kLowSteps = 254.f;  // steps of the low part in one of the high part, which errs by half a step at most
+// What a row's element k has beyond scale * q.
+struct Outlier { int32_t k; float value; };
 
-// One row in int8: x = scale * q, and scale * (q + low / kLowSteps) in refined groups.
+// One row in int8: x = scale * q, plus its outliers. `groups` below counts padding, where q is 0.
 struct QuantizedRow {
-  int8_t* q;          // [k_padded]
-  float* scale;       // [k_padded / kGroup], as all below
-  int32_t* sum;       // of q over a group
-  uint8_t* refined;   // 1 or 0
-  int8_t* low;        // [k_padded], written in refined groups only
-  int32_t* low_sum;   // written in refined groups only
+  int8_t* q;           // [k_padded]
+  float* scale;        // [groups]: unit of the group's block, times its level
+  uint8_t* level;      // [groups], 1 to kLevels
+  float* unit;         // [blocks]; NaN if the block has a NaN or an infinity, and then q is 0
+  int32_t* sum;        // [groups], of q
+  Outlier* outliers;   // [outlier_capacity(k)], increasing k
+  int32_t* num_outliers;
 };
 
-// Rows of activations in the forms that weights ask for. `k_padded` is k rounded up to kGroup; padding is zero.
-struct Activations {
-  int k = 0, k_padded = 0;
-  QuantizedRow first{};         // row r of each array follows row r - 1
-  uint16_t* bf16 = nullptr;     // [rows][k_padded]
+inline int padded_to_pairs(int k) { return (k + kPair - 1) / kPair * kPair; }
+inline int blocks_of(int k) { return (k + kBlock - 1) / kBlock; }
+// More candidates than this raise the row's bound until they fit.
+inline int outlier_capacity(int k) { return k / kGroup + 4; }
 
-  int groups() const { return k_padded / kGroup; }
-  QuantizedRow row(size_t r) const {
-    const size_t at = r * k_padded, group = r * groups();
-    return {first.q + at, first.scale + group, first.sum + group, first.refined + group, first.low + at,
-            first.low_sum + group};
-  }
-};
+// Rows [row, row + count) of a call that a kernel takes together, in the first of `size` lanes; `slot` is the number
+// of lanes before them.
+struct RowTile { int row, count, size, slot; };
+
+// In which forms activations are kept, as weights ask for them; a set of bits.
+enum Form : unsigned { kPairs = 1, kGroups = 2, kHalves = 4 };
+
+struct Activations;  // defined in activations.hpp
 
 // Where products go: y[row * ld + column], with an optional bias (by column); `add` adds to what is there.
 struct LinearOut {
@@ -56,20 +64,23 @@ struct LinearOut {
 };
 
 struct LinearKernels {
-  // scale = max|x| / 127 over the group; q = round-to-nearest-even(x / scale); low likewise of what q leaves.
+  // Writes all that `out` points at; see quantize_row in linear_driver.hpp.
   void (*quantize_row)(const float* x, int k, const QuantizedRow& out);
-  void (*bf16_row)(const float* x, int k, uint16_t* out);
-  // Rows [row_begin, row_end) times panels [panel_begin, panel_end) of w.
-  void (*multiply)(const PackedWeight& w, const Activations& x, int row_begin, int row_end, int panel_begin,
+  void (*bf16_row)(const float* x, int k, uint16_t* out);  // [k_padded]
+  const int* tile_sizes;  // rows that a tile may take, increasing
+  int num_tile_sizes;
+  // Tiles [tile_begin, tile_end) of x's plan times panels [panel_begin, panel_end) of w.
+  void (*multiply)(const PackedWeight& w, const Activations& x, int tile_begin, int tile_end, int panel_begin,
                    int panel_end, const LinearOut& out);
 };
 
 const LinearKernels& linear_kernels(Isa isa);
 
 // Packs a matrix of n rows (outputs) and k columns from a ggml storage type (number as in GGUF) for the kernels.
-// Integer types are repacked without loss; F32 and F16 round to bfloat16. Throws std::invalid_argument with a sentence
-// for an unsupported type, a wrong byte count, a k that the type's block does not divide, or NaN or infinite scales
-// (naming the byte offset inside the tensor).
+// Codes are kept as they are. Scales are too, but for Q4_0 and Q4_1: theirs become whole multiples of a unit, off by
+// 0.2 % of the block's largest at most. Minimums of 4-bit formats round to bfloat16, F32 and F16 values likewise.
+// Throws std::invalid_argument with a sentence for an unsupported type, a wrong byte count, a k that the type's block
+// does not divide, or NaN or infinite scales (naming the byte offset inside the tensor).
 std::shared_ptr<const PackedWeight> pack_weight(int ggml_type, const uint8_t* data, size_t bytes, int n, int k,
                                                 ThreadPool& pool);
 
@@ -77,7 +88,7 @@ int weight_rows(const PackedWeight& w);       // n
 int weight_columns(const PackedWeight& w);    // k
 int weight_panels(const PackedWeight& w);     // ceil(n / kPanel)
 size_t weight_bytes(const PackedWeight& w);   // bytes held
-bool wants_int8(const PackedWeight& w);       // else bf16
+Form weight_form(const PackedWeight& w);      // of the activations it meets
 const char* weight_format(const PackedWeight& w);
 void unpack_row(const PackedWeight& w, int row, float* out);  // k floats, exactly the values multiplied with
 

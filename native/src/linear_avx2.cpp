@@ -109,37 +109,164 @@ inline __m256i dot_of(const uint8_t* codes, const uint8_t* q, __m256i dot) {
 template <LayoutId id, int R, int s>
 inline void add_dots(const uint8_t* codes, const Scales& scales, const uint8_t* record, int r, float* y) {
   constexpr Layout layout = layout_of(id);
-  constexpr int quads = 8 / layout.subs();
+  constexpr int quads = 8 / layout.subs(), which = layout.subs() == 2 ? 1 + s : 0;  // of the group's three sums
   const uint8_t* q = record + r * kGroup + s * quads * 4;
-  const uint8_t* word = record + R * (kGroup + 4 + s * 4) + r * 4;
   const __m256 act_scale = broadcast_float(record + R * kGroup + r * 4);
-  const __m256i start = layout.min || layout.bits == 8 ? _mm256_setzero_si256() : broadcast_word(word);
+  __m256i start = _mm256_setzero_si256();
+  if constexpr (!layout.min && layout.bits != 8)
+    start = _mm256_mullo_epi32(broadcast_word(record + R * (kGroup + 4 + 4 * which) + r * 4),
+                               _mm256_set1_epi32(-layout.offset));
 #pragma GCC unroll 2
   for (int h = 0; h < 2; ++h) {
     float* to = y + r * kPanel + 8 * h;
     const __m256i dot = dot_of<layout.bits, quads>(codes + s * quads * 64 + 32 * h, q, start);
     __m256 sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), _mm256_mul_ps(scales.scale[s][h], act_scale),
                                  _mm256_load_ps(to));
-    if constexpr (layout.min) sum = _mm256_fmadd_ps(scales.minimum[s][h], broadcast_float(word), sum);
+    if constexpr (layout.min)
+      sum = _mm256_fmadd_ps(scales.minimum[s][h], broadcast_float(record + R * (kGroup + 16 + 4 * which) + r * 4), sum);
     _mm256_store_ps(to, sum);
   }
 }
 
 template <LayoutId id, int R>
-inline void add_group(const uint8_t* codes, const Scales& scales, const uint8_t* record, float* y) {
-  for (int r = 0; r < R; ++r) {
-    add_dots<id, R, 0>(codes, scales, record, r, y);
-    if constexpr (layout_of(id).subs() == 2) add_dots<id, R, 1>(codes, scales, record, r, y);
+inline void group_tile(const uint8_t* panel, const uint8_t* rows, int k, float* y) {
+  constexpr Layout layout = layout_of(id);
+  alignas(64) uint8_t codes[512];
+  for (int at = 0; at < k; at += layout.block) {
+    const __m256 scale[2] = {load_f16(panel), load_f16(panel + 16)};
+    __m256 minimum[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
+    if constexpr (layout.min) {
+      const __m256 sign = layout.is_super() ? _mm256_set1_ps(-0.f) : _mm256_setzero_ps();
+      for (int h = 0; h < 2; ++h) minimum[h] = _mm256_xor_ps(load_f16(panel + 32 + 16 * h), sign);
+    }
+    const uint8_t* subs = panel + layout.head_bytes() - 256;
+    panel += layout.head_bytes();
+    for (int g = 0; g < layout.block / kGroup; ++g, panel += layout.group_bytes(), rows += kGroupBytes * R) {
+      Scales scales;
+      group_scales<id>(subs, g, scale, minimum, scales);
+      unpack_group<layout.bits>(panel, codes);
+      for (int r = 0; r < R; ++r) {
+        add_dots<id, R, 0>(codes, scales, rows, r, y);
+        if constexpr (layout.subs() == 2) add_dots<id, R, 1>(codes, scales, rows, r, y);
+      }
+    }
+  }
+}
+
+// Dots of a group with R rows, the two pairs of a quad side by side in 16 bits: 8 quads of at most 3810 fit, and what
+// passes 16 bits when they are added wraps and comes back when -8 * sum is added.
+template <int R>
+inline void dots_of_group(const uint8_t* codes, const uint8_t* q, __m256i dot[R][2]) {
+#pragma GCC unroll 6
+  for (int r = 0; r < R; ++r) dot[r][0] = dot[r][1] = _mm256_setzero_si256();
+#pragma GCC unroll 8
+  for (int quad = 0; quad < 8; ++quad) {
+    const __m256i left = load(codes + quad * 64), right = load(codes + quad * 64 + 32);
+#pragma GCC unroll 6
+    for (int r = 0; r < R; ++r) {
+      const __m256i x = broadcast_word(q + r * kPair + quad * 4);
+      dot[r][0] = _mm256_add_epi16(dot[r][0], _mm256_maddubs_epi16(left, x));
+      dot[r][1] = _mm256_add_epi16(dot[r][1], _mm256_maddubs_epi16(right, x));
+    }
+  }
+}
+
+// Of half h of pair p: the groups' scales in units as pairs of 16 bits, the second group's low.
+template <LayoutId id>
+inline __m256i pair_scales(const uint8_t* head, int p, int h) {
+  if constexpr (layout_of(id).is_fine()) return load(head + 64 + p * 64 + 32 * h);
+  const __m256i first = _mm256_cvtepu8_epi32(load_bytes(head + 64 + p * 64 + 8 * h));
+  return _mm256_or_si256(_mm256_slli_epi32(first, 16), _mm256_cvtepu8_epi32(load_bytes(head + 96 + p * 64 + 8 * h)));
+}
+
+// cut_to_bf16(8 * scale - minimum) of group g.
+inline __m256 k4_minimums(const uint8_t* head, int g, int h) {
+  const uint8_t* subs = head + 64 + g * 32 + 8 * h;
+  const __m256 whole = _mm256_mul_ps(load_f16(head + 16 * h), float_of_u8(load_bytes(subs)));
+  const __m256 taken = _mm256_mul_ps(load_f16(head + 32 + 16 * h), float_of_u8(load_bytes(subs + 16)));
+  const __m256 middle = _mm256_sub_ps(_mm256_mul_ps(whole, _mm256_set1_ps(8.f)), taken);
+  const __m256i cut = _mm256_add_epi32(_mm256_castps_si256(middle), _mm256_set1_epi32(0x8000));
+  return _mm256_castsi256_ps(_mm256_and_si256(cut, _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
+}
+
+// y += minimum * sum for both groups of pair p, in order; the products of bfloat16 are exact.
+template <LayoutId id, int R>
+inline void add_minimums(const uint8_t* head, int pairs, int p, const uint8_t* rows, float* y) {
+  const __m256i upper = _mm256_set1_epi32(static_cast<int>(0xffff0000u));
+#pragma GCC unroll 2
+  for (int h = 0; h < 2; ++h) {
+    __m256 first, second;
+    if constexpr (layout_of(id).is_fine()) {
+      const __m256i both = load(head + 64 + (pairs + p) * 64 + 32 * h);
+      first = _mm256_castsi256_ps(_mm256_and_si256(both, upper));
+      second = _mm256_castsi256_ps(_mm256_slli_epi32(both, 16));
+    } else {
+      first = k4_minimums(head, 2 * p, h);
+      second = k4_minimums(head, 2 * p + 1, h);
+    }
+    for (int r = 0; r < R; ++r) {
+      const __m256i sums = broadcast_word(rows + R * 4 * (1 + p) + r * 4);
+      float* to = y + r * kPanel + 8 * h;
+      const __m256 sum = _mm256_fmadd_ps(first, _mm256_castsi256_ps(_mm256_and_si256(sums, upper)), _mm256_load_ps(to));
+      _mm256_store_ps(to, _mm256_fmadd_ps(second, _mm256_castsi256_ps(_mm256_slli_epi32(sums, 16)), sum));
+    }
+  }
+}
+
+// See linear_generic.cpp for the order of operations.
+template <LayoutId id, int R>
+inline void paired_tile(const uint8_t* panel, const uint8_t* rows, int k, float* y) {
+  constexpr Layout layout = layout_of(id);
+  alignas(64) uint8_t codes[512];
+  alignas(64) __m256i sums[R][2], high[R][2];
+  for (int block = 0; block < blocks_of(k); ++block) {
+    const int pairs = pairs_in_block(k, block);
+    const uint8_t* planes = panel + layout.head_bytes(pairs);
+    const uint8_t* record = rows + block_start_bytes(pairs) * R;
+    for (int r = 0; r < R; ++r) sums[r][0] = sums[r][1] = _mm256_setzero_si256();
+    for (int p = 0; p < pairs; ++p, planes += 2 * layout.group_bytes(), record += kPairBytes * R) {
+      if constexpr (layout.min) add_minimums<id, R>(panel, pairs, p, rows, y);
+      const uint8_t* words = record + R * kPair;
+      __m256i dot[R][2];
+      unpack_group<4>(planes, codes);
+      dots_of_group<R>(codes, record, dot);
+      for (int r = 0; r < R; ++r)  // the sum of both pairs into the upper half
+        for (int h = 0; h < 2; ++h) high[r][h] = _mm256_add_epi16(dot[r][h], _mm256_slli_epi32(dot[r][h], 16));
+      unpack_group<4>(planes + layout.group_bytes(), codes);
+      dots_of_group<R>(codes, record + kGroup, dot);
+      for (int h = 0; h < 2; ++h) {
+        const __m256i scales = pair_scales<id>(panel, p, h);
+        for (int r = 0; r < R; ++r) {
+          const __m256i low = _mm256_add_epi16(dot[r][h], _mm256_srli_epi32(dot[r][h], 16));
+          const __m256i both = _mm256_add_epi16(_mm256_blend_epi16(low, high[r][h], 0xaa), broadcast_word(words + R * 8 + r * 4));
+          const __m256i factors = _mm256_mullo_epi16(scales, broadcast_word(words + R * 12 + r * 4));
+          sums[r][h] = _mm256_add_epi32(sums[r][h], _mm256_madd_epi16(both, factors));
+        }
+      }
+    }
+    for (int h = 0; h < 2; ++h) {
+      __m256 unit;
+      if constexpr (layout.is_fine()) unit = _mm256_castsi256_ps(load(panel + 32 * h));
+      else unit = load_f16(panel + 16 * h);
+      for (int r = 0; r < R; ++r) {
+        float* to = y + r * kPanel + 8 * h;
+        _mm256_store_ps(to, _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums[r][h]), _mm256_mul_ps(unit, broadcast_float(rows + r * 4)),
+                                            _mm256_load_ps(to)));
+      }
+    }
+    panel += layout.block_bytes(pairs);
+    rows += (block_start_bytes(pairs) + kPairBytes * pairs) * R;
   }
 }
 
 // One fused multiply-add an element of k, in order, as in linear_generic.cpp.
 template <int R>
-inline void bf16_tile(const uint8_t* panel, const uint8_t* rows, int k, float* y) {
+inline void half_tile(const uint8_t* panel, const uint8_t* rows, int k, float* y) {
   const __m256i high = _mm256_set1_epi32(static_cast<int>(0xffff0000u));
   __m256 sum[R][2];
 #pragma GCC unroll 4
-  for (int r = 0; r < R; ++r) sum[r][0] = sum[r][1] = _mm256_setzero_ps();
+  for (int r = 0; r < R; ++r)
+    for (int h = 0; h < 2; ++h) sum[r][h] = _mm256_load_ps(y + r * kPanel + 8 * h);
   for (int i = 0; i < k; i += 2, panel += 64) {
     const uint8_t* x = rows + static_cast<size_t>(i / kGroup) * R * 64 + i % kGroup * 2;
 #pragma GCC unroll 2
@@ -160,108 +287,85 @@ inline void bf16_tile(const uint8_t* panel, const uint8_t* rows, int k, float* y
     for (int h = 0; h < 2; ++h) _mm256_store_ps(y + r * kPanel + 8 * h, sum[r][h]);
 }
 
+inline __m256 load_first(const float* x, int count) {
+  if (count >= 8) return _mm256_loadu_ps(x);
+  const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  return _mm256_maskload_ps(x, _mm256_cmpgt_epi32(_mm256_set1_epi32(count), lanes));
+}
+
 struct Avx2 {
   static constexpr int kTiles[] = {1, 2, 4};
 
   template <LayoutId id, int R>
-  static void tile(const uint8_t* panel, const TileRows& tile, int k, float* y) {
-    constexpr Layout layout = layout_of(id);
-    const uint8_t* rows = tile.records;
-    if constexpr (layout.bits == 16) {
-      bf16_tile<R>(panel, rows, k, y);
-    } else {
-      const uint8_t* refined = tile.refined;
-      std::memset(y, 0, sizeof(float) * R * kPanel);
-      alignas(64) uint8_t codes[512];
-      for (int at = 0; at < k; at += layout.block) {
-        const __m256 scale[2] = {load_f16(panel), load_f16(panel + 16)};
-        __m256 minimum[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
-        if constexpr (layout.min) {
-          const __m256 sign = layout.is_super() ? _mm256_set1_ps(-0.f) : _mm256_setzero_ps();
-          for (int h = 0; h < 2; ++h) minimum[h] = _mm256_xor_ps(load_f16(panel + 32 + 16 * h), sign);
-        }
-        const uint8_t* subs = panel + layout.head_bytes() - 256;
-        panel += layout.head_bytes();
-        for (int g = 0; g < layout.block / kGroup; ++g, panel += layout.group_bytes()) {
-          Scales scales;
-          group_scales<id>(subs, g, scale, minimum, scales);
-          unpack_group<layout.bits>(panel, codes);
-          for (int parts = 1 + *refined++; parts > 0; --parts, rows += record_bytes(layout, R))
-            add_group<id, R>(codes, scales, rows, y);
-        }
-      }
+  static void tile(const uint8_t* panel, const uint8_t* records, int k, float* y) {
+    if constexpr (layout_of(id).bits == 16) half_tile<R>(panel, records, k, y);
+    else if constexpr (layout_of(id).paired()) paired_tile<id, R>(panel, records, k, y);
+    else group_tile<id, R>(panel, records, k, y);
+  }
+
+  static uint32_t most(const float* x, int count) {
+    const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
+    __m256i most = _mm256_setzero_si256();
+    for (int i = 0; i < count; i += 8)
+      most = _mm256_max_epi32(most, _mm256_and_si256(_mm256_castps_si256(load_first(x + i, count - i)), magnitude));
+    __m128i four = _mm_max_epi32(_mm256_castsi256_si128(most), _mm256_extracti128_si256(most, 1));
+    four = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+    return static_cast<uint32_t>(_mm_cvtsi128_si32(_mm_max_epi32(four, _mm_shuffle_epi32(four, 0xb1))));
+  }
+
+  static int count_above(const float* x, int count, float bound) {
+    const __m256 sign = _mm256_set1_ps(-0.f), limit = _mm256_set1_ps(bound);
+    int above = 0;
+    for (int i = 0; i < count; i += 8)
+      above += __builtin_popcount(_mm256_movemask_ps(
+          _mm256_cmp_ps(_mm256_andnot_ps(sign, load_first(x + i, count - i)), limit, _CMP_GT_OQ)));
+    return above;
+  }
+
+  static int32_t quantize(const float* x, int count, float inverse, int8_t* q) {
+    const __m256 factor = _mm256_set1_ps(inverse), limit = _mm256_set1_ps(127.f), low = _mm256_set1_ps(-127.f);
+    const __m256 keep = _mm256_cmp_ps(factor, _mm256_setzero_ps(), _CMP_NEQ_UQ);  // infinity times 0 is NaN
+    __m256i parts[4];
+    for (int i = 0; i < 4; ++i) {
+      const __m256 from = count > 8 * i ? load_first(x + 8 * i, count - 8 * i) : _mm256_setzero_ps();
+      const __m256 scaled = _mm256_and_ps(_mm256_mul_ps(from, factor), keep);
+      parts[i] = _mm256_cvtps_epi32(_mm256_max_ps(_mm256_min_ps(scaled, limit), low));
+    }
+    const __m256i words = _mm256_packs_epi16(_mm256_packs_epi32(parts[0], parts[1]), _mm256_packs_epi32(parts[2], parts[3]));
+    const __m256i bytes = _mm256_permutevar8x32_epi32(words, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(q), bytes);
+    const __m256i total = _mm256_add_epi32(_mm256_add_epi32(parts[0], parts[1]), _mm256_add_epi32(parts[2], parts[3]));
+    __m128i four = _mm_add_epi32(_mm256_castsi256_si128(total), _mm256_extracti128_si256(total, 1));
+    four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 0xb1)));
+  }
+
+  static void bf16_row(const float* x, int k, uint16_t* out) {
+    const int padded = padded_to_pairs(k);
+    for (int i = 0; i < padded; i += 8) {
+      float values[8] = {};
+      if (i < k) std::memcpy(values, x + i, sizeof(float) * (k - i < 8 ? k - i : 8));
+      const __m256i bits = _mm256_castps_si256(_mm256_loadu_ps(values));
+      const __m256i magnitude = _mm256_and_si256(bits, _mm256_set1_epi32(0x7fffffff));
+      const __m256i top = _mm256_srli_epi32(bits, 16);
+      const __m256i odd = _mm256_and_si256(top, _mm256_set1_epi32(1));
+      __m256i rounded = _mm256_srli_epi32(
+          _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
+      const __m256i tiny = _mm256_cmpgt_epi32(_mm256_set1_epi32(0x00800000), magnitude);
+      rounded = _mm256_blendv_epi8(rounded, _mm256_and_si256(top, _mm256_set1_epi32(0x8000)), tiny);
+      const __m256i nan = _mm256_cmpgt_epi32(magnitude, _mm256_set1_epi32(0x7f800000));
+      rounded = _mm256_blendv_epi8(rounded, _mm256_or_si256(top, _mm256_set1_epi32(0x40)), nan);
+      const __m128i halves =
+          _mm_packus_epi32(_mm256_castsi256_si128(rounded), _mm256_extracti128_si256(rounded, 1));
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i), halves);
     }
   }
 };
 
-// See linear_generic.cpp for what becomes of values that are not finite.
-inline void quantize_group(const float* x, int8_t* q, float* scale, int32_t* sum) {
-  const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
-  __m256 values[4];
-  __m256i most_of = _mm256_setzero_si256();
-  for (int i = 0; i < 4; ++i) {
-    values[i] = _mm256_loadu_ps(x + 8 * i);
-    most_of = _mm256_max_epi32(most_of, _mm256_and_si256(_mm256_castps_si256(values[i]), magnitude));
-  }
-  __m128i most = _mm_max_epi32(_mm256_castsi256_si128(most_of), _mm256_extracti128_si256(most_of, 1));
-  most = _mm_max_epi32(most, _mm_shuffle_epi32(most, 0x4e));
-  most = _mm_max_epi32(most, _mm_shuffle_epi32(most, 0xb1));
-  const bool finite = _mm_cvtsi128_si32(most) < 0x7f800000;
-  *scale = finite ? _mm_cvtss_f32(_mm_castsi128_ps(most)) / 127.f : __builtin_nanf("");
-  __m256i whole[4] = {};
-  if (finite && *scale > 0.f) {
-    const __m256 divisor = _mm256_set1_ps(*scale), limit = _mm256_set1_ps(127.f), low = _mm256_set1_ps(-127.f);
-    for (int i = 0; i < 4; ++i)
-      whole[i] = _mm256_cvtps_epi32(
-          _mm256_max_ps(_mm256_min_ps(_mm256_div_ps(values[i], divisor), limit), low));
-  }
-  const __m256i packed = _mm256_packs_epi16(_mm256_packs_epi32(whole[0], whole[1]),
-                                            _mm256_packs_epi32(whole[2], whole[3]));
-  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);  // the packs work in 128-bit halves
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(q), _mm256_permutevar8x32_epi32(packed, order));
-  const __m256i sums = _mm256_add_epi32(_mm256_add_epi32(whole[0], whole[1]), _mm256_add_epi32(whole[2], whole[3]));
-  __m128i total = _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
-  total = _mm_add_epi32(total, _mm_shuffle_epi32(total, 0x4e));
-  total = _mm_add_epi32(total, _mm_shuffle_epi32(total, 0xb1));
-  *sum = _mm_cvtsi128_si32(total);
-}
-
-void quantize_row(const float* x, int k, const QuantizedRow& out) {
-  for (int at = 0, g = 0; at < k; at += kGroup, ++g) {
-    float padded[kGroup] = {};
-    const bool whole = k - at >= kGroup;
-    if (!whole) std::memcpy(padded, x + at, sizeof(float) * (k - at));
-    quantize_group(whole ? x + at : padded, out.q + at, out.scale + g, out.sum + g);
-  }
-  refine_row(x, k, out);
-}
-
-// As float_to_bf16: nearest even, quiet NaN, denormals to zero.
-void bf16_row(const float* x, int k, uint16_t* out) {
-  const int padded = (k + kGroup - 1) / kGroup * kGroup;
-  for (int i = 0; i < padded; i += 8) {
-    float values[8] = {};
-    if (i < k) std::memcpy(values, x + i, sizeof(float) * (k - i < 8 ? k - i : 8));
-    const __m256i bits = _mm256_castps_si256(_mm256_loadu_ps(values));
-    const __m256i magnitude = _mm256_and_si256(bits, _mm256_set1_epi32(0x7fffffff));
-    const __m256i top = _mm256_srli_epi32(bits, 16);
-    const __m256i odd = _mm256_and_si256(top, _mm256_set1_epi32(1));
-    __m256i rounded = _mm256_srli_epi32(
-        _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
-    const __m256i tiny = _mm256_cmpgt_epi32(_mm256_set1_epi32(0x00800000), magnitude);
-    rounded = _mm256_blendv_epi8(rounded, _mm256_and_si256(top, _mm256_set1_epi32(0x8000)), tiny);
-    const __m256i nan = _mm256_cmpgt_epi32(magnitude, _mm256_set1_epi32(0x7f800000));
-    rounded = _mm256_blendv_epi8(rounded, _mm256_or_si256(top, _mm256_set1_epi32(0x40)), nan);
-    const __m128i halves =
-        _mm_packus_epi32(_mm256_castsi256_si128(rounded), _mm256_extracti128_si256(rounded, 1));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i), halves);
-  }
-}
-
 }  // namespace
 
 const LinearKernels& linear_kernels_avx2() {
-  static constexpr LinearKernels kernels{quantize_row, bf16_row, multiply<Avx2>};
+  static constexpr LinearKernels kernels = kernels_of<Avx2>();
   return kernels;
 }
 

@@ -101,53 +101,69 @@ inline Scales group_scales(const uint8_t* subs, int group, __m512 scale, __m512 
   return out;
 }
 
-template <int bits, int R, int quad>
-inline void add_quad(const uint8_t* planes, const uint8_t* record, __m512i dot[R]) {
+// `q` is the first lane's; lanes are `stride` bytes apart.
+template <int bits, int R, int stride, int quad>
+inline void add_quad(const uint8_t* planes, const uint8_t* q, __m512i dot[R]) {
   const __m512i w = unpack_quad<bits, quad>(planes);
-#pragma GCC unroll 16
-  for (int r = 0; r < R; ++r) dot[r] = add_dot(dot[r], w, record + r * kGroup + quad * 4);
+  for (int r = 0; r < R; ++r) dot[r] = add_dot(dot[r], w, q + r * stride + quad * 4);
 }
+
+template <int bits, int R, int stride, int first, int count>
+inline void add_quads(const uint8_t* planes, const uint8_t* q, __m512i dot[R]) {
+  [&]<int... quad>(std::integer_sequence<int, quad...>) {
+    (add_quad<bits, R, stride, first + quad>(planes, q, dot), ...);
+  }(std::make_integer_sequence<int, count>());
+}
+
+constexpr int log2_of(int power) { return power <= 1 ? 0 : 1 + log2_of(power / 2); }
 
 // The dots of scale `s` of a group with all rows, side by side to hide their latency, and their share of y.
 template <LayoutId id, int R, int s>
 inline void add_dots(const uint8_t* planes, const Scales& scales, const uint8_t* record, __m512 y[R]) {
   constexpr Layout layout = layout_of(id);
-  constexpr int quads = 8 / layout.subs();
-  const uint8_t* words = record + R * (kGroup + 4 + s * 4);
+  constexpr int quads = 8 / layout.subs(), which = layout.subs() == 2 ? 1 + s : 0;  // of the group's three sums
+  const uint8_t* sums = record + R * (kGroup + 4 + 4 * which);
+  const uint8_t* values = record + R * (kGroup + 16 + 4 * which);
   __m512i dot[R];
-#pragma GCC unroll 16
-  for (int r = 0; r < R; ++r) dot[r] = layout.min ? _mm512_setzero_si512() : broadcast_word(words + r * 4);
-  [&]<int... quad>(std::integer_sequence<int, quad...>) {
-    (add_quad<layout.bits, R, s * quads + quad>(planes, record, dot), ...);
-  }(std::make_integer_sequence<int, quads>());
-#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) {
+    dot[r] = _mm512_setzero_si512();
+    if constexpr (layout.offset > 0)
+      dot[r] = _mm512_sub_epi32(dot[r], _mm512_slli_epi32(broadcast_word(sums + r * 4), log2_of(layout.offset)));
+  }
+  add_quads<layout.bits, R, kGroup, s * quads, quads>(planes, record, dot);
   for (int r = 0; r < R; ++r) {
     const __m512 scale = _mm512_mul_ps(scales.scale[s], broadcast_float(record + R * kGroup + r * 4));
     y[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r]), scale, y[r]);
-    if constexpr (layout.min) y[r] = _mm512_fmadd_ps(scales.minimum[s], broadcast_float(words + r * 4), y[r]);
+    if constexpr (layout.min) y[r] = _mm512_fmadd_ps(scales.minimum[s], broadcast_float(values + r * 4), y[r]);
   }
 }
 
 template <int R>
-inline void bf16_tile(const uint8_t* panel, const uint8_t* rows, int k, __m512 y[R]) {
+inline void half_tile(const uint8_t* panel, const uint8_t* rows, int k, __m512 y[R]) {
   const int pairs = (k + 1) / 2;
-  for (int p = 0; p < pairs; p += 16, rows += R * 64) {
+  for (int p = 0; p < pairs; p += 16, rows += R * kHalfBytes) {
     const int count = pairs - p < 16 ? pairs - p : 16;
     for (int i = 0; i < count; ++i, panel += 64) {
       const auto w = reinterpret_cast<__m512bh>(_mm512_loadu_si512(panel));
       if constexpr (R <= 2) _mm_prefetch(reinterpret_cast<const char*>(panel + 2048), _MM_HINT_T0);
-#pragma GCC unroll 16
       for (int r = 0; r < R; ++r)
-        y[r] = _mm512_dpbf16_ps(y[r], w, reinterpret_cast<__m512bh>(broadcast_word(rows + r * 64 + i * 4)));
+        y[r] = _mm512_dpbf16_ps(y[r], w, reinterpret_cast<__m512bh>(broadcast_word(rows + r * kHalfBytes + i * 4)));
     }
   }
 }
 
+// With few rows memory is the limit: asks for what comes `kAhead` bytes later.
+constexpr int kAhead = 2048;
+template <int R>
+inline void ask_ahead(const uint8_t* from, int bytes) {
+  if constexpr (R <= 4)
+    for (int line = 0; line < bytes; line += 64)
+      _mm_prefetch(reinterpret_cast<const char*>(from + kAhead + line), _MM_HINT_T0);
+}
+
 template <LayoutId id, int R>
-inline void integer_tile(const uint8_t* panel, const TileRows& tile, int k, __m512 y[R]) {
+inline void group_tile(const uint8_t* panel, const uint8_t* rows, int k, __m512 y[R]) {
   constexpr Layout layout = layout_of(id);
-  const uint8_t* rows = tile.records;
-  const uint8_t* refined = tile.refined;
   for (int at = 0; at < k; at += layout.block) {
     const __m512 scale = load_f16(panel);
     __m512 minimum = _mm512_setzero_ps();
@@ -156,82 +172,172 @@ inline void integer_tile(const uint8_t* panel, const TileRows& tile, int k, __m5
       minimum = _mm512_xor_ps(minimum, _mm512_set1_ps(-0.f));
     const uint8_t* subs = panel + layout.head_bytes() - 256;
     panel += layout.head_bytes();
-    for (int g = 0; g < layout.block / kGroup; ++g, panel += layout.group_bytes()) {
-      if constexpr (R <= 4)  // few rows: memory is the limit
-        for (int line = 0; line < layout.block_bytes() * kGroup / layout.block; line += 64)
-          _mm_prefetch(reinterpret_cast<const char*>(panel + 2048 + line), _MM_HINT_T0);
+    for (int g = 0; g < layout.block / kGroup; ++g, panel += layout.group_bytes(), rows += kGroupBytes * R) {
+      ask_ahead<R>(panel, layout.block_bytes() * kGroup / layout.block);
       const Scales scales = group_scales<id>(subs, g, scale, minimum);
-      for (int parts = 1 + *refined++; parts > 0; --parts, rows += record_bytes(layout, R)) {
-        add_dots<id, R, 0>(panel, scales, rows, y);
-        if constexpr (layout.subs() == 2) add_dots<id, R, 1>(panel, scales, rows, y);
-      }
+      add_dots<id, R, 0>(panel, scales, rows, y);
+      if constexpr (layout.subs() == 2) add_dots<id, R, 1>(panel, scales, rows, y);
     }
   }
+}
+
+// Of pair p of a block of a 4-bit format: the groups' scales in units as pairs of 16 bits, the second group's low.
+template <LayoutId id>
+inline __m512i pair_scales(const uint8_t* head, int p) {
+  if constexpr (layout_of(id).is_fine()) return _mm512_loadu_si512(head + 64 + p * 64);
+  const __m512i first = _mm512_cvtepu8_epi32(load_bytes(head + 64 + p * 64));
+  return _mm512_or_si512(_mm512_slli_epi32(first, 16), _mm512_cvtepu8_epi32(load_bytes(head + 64 + p * 64 + 32)));
+}
+
+// cut_to_bf16(8 * scale - minimum) of group g, in the upper half of each word; what is below is rubbish.
+inline __m512i k4_minimum(const uint8_t* head, int g, __m512 scale, __m512 minimum) {
+  const __m512 whole = _mm512_mul_ps(scale, float_of_u8(load_bytes(head + 64 + g * 32)));
+  const __m512 taken = _mm512_mul_ps(minimum, float_of_u8(load_bytes(head + 64 + g * 32 + 16)));
+  const __m512 middle = _mm512_sub_ps(_mm512_mul_ps(whole, _mm512_set1_ps(8.f)), taken);
+  return _mm512_add_epi32(_mm512_castps_si512(middle), _mm512_set1_epi32(0x8000));
+}
+
+template <LayoutId id>
+inline __m512i pair_minimums(const uint8_t* head, int pairs, int p) {
+  if constexpr (layout_of(id).is_fine()) return _mm512_loadu_si512(head + 64 + (pairs + p) * 64);
+  const __m512 scale = load_f16(head), minimum = load_f16(head + 32);
+  const __m512i first = k4_minimum(head, 2 * p, scale, minimum), second = k4_minimum(head, 2 * p + 1, scale, minimum);
+  const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
+  return _mm512_ternarylogic_epi32(_mm512_srli_epi32(second, 16), first, upper, 0xf8);  // second | (first & upper)
+}
+
+// vdpbf16ps adds the product of the upper halves first, so groups come in order.
+template <LayoutId id, int R, int pairs>
+inline void add_minimums(const uint8_t* head, const uint8_t* rows, float* y) {
+  __m512bh minimums[pairs];
+  for (int p = 0; p < pairs; ++p) minimums[p] = reinterpret_cast<__m512bh>(pair_minimums<id>(head, pairs, p));
+  for (int r = 0; r < R; ++r) {
+    __m512 sum = _mm512_load_ps(y + r * kPanel);
+    for (int p = 0; p < pairs; ++p)
+      sum = _mm512_dpbf16_ps(sum, minimums[p], reinterpret_cast<__m512bh>(broadcast_word(rows + R * 4 * (1 + p) + r * 4)));
+    _mm512_store_ps(y + r * kPanel, sum);
+  }
+}
+
+// Keeps the compiler from carrying y in registers, of which the dots need all.
+inline void forget_registers() { asm volatile("" ::: "memory"); }
+
+// Both dots of a pair lie in one register: the first moves to the upper half, where the second cannot reach it, as
+// 32768 is added to that, and taken off again by flipping its upper bit. So a multiplication of 16-bit pairs by scales
+// times levels adds both to the block's sum.
+template <LayoutId id, int R, int pairs>
+inline void paired_block(const uint8_t* head, const uint8_t* rows, float* y) {
+  constexpr Layout layout = layout_of(id);
+  if constexpr (layout.min) {
+    add_minimums<id, R, pairs>(head, rows, y);
+    forget_registers();
+  }
+  const uint8_t* planes = head + layout.head_bytes(pairs);
+  const uint8_t* record = rows + block_start_bytes(pairs) * R;
+  const __m512i flip = _mm512_set1_epi32(0x8000);
+  __m512i sums[R];
+  for (int r = 0; r < R; ++r) sums[r] = _mm512_setzero_si512();
+#pragma GCC unroll 1
+  for (int p = 0; p < pairs; ++p, planes += 2 * layout.group_bytes(), record += kPairBytes * R) {
+    ask_ahead<R>(planes, 2 * layout.group_bytes() + layout.head_bytes(pairs) / pairs);
+    const uint8_t* words = record + R * kPair;
+    __m512i dot[R];
+    for (int r = 0; r < R; ++r) dot[r] = broadcast_word(words + r * 4);
+    add_quads<4, R, kPair, 0, 8>(planes, record, dot);
+    for (int r = 0; r < R; ++r)
+      dot[r] = _mm512_add_epi32(_mm512_slli_epi32(dot[r], 16), broadcast_word(words + R * 4 + r * 4));
+    add_quads<4, R, kPair, 0, 8>(planes + layout.group_bytes(), record + kGroup, dot);
+    const __m512i scales = pair_scales<id>(head, p);
+    for (int r = 0; r < R; ++r) {
+      const __m512i factors = _mm512_mullo_epi16(scales, broadcast_word(words + R * 12 + r * 4));
+      sums[r] = _mm512_dpwssd_epi32(sums[r], _mm512_xor_si512(dot[r], flip), factors);
+    }
+  }
+  __m512 unit;
+  if constexpr (layout.is_fine()) unit = _mm512_loadu_ps(head);
+  else unit = load_f16(head);
+  for (int r = 0; r < R; ++r)
+    _mm512_store_ps(y + r * kPanel,
+                    _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[r]), _mm512_mul_ps(unit, broadcast_float(rows + r * 4)),
+                                    _mm512_load_ps(y + r * kPanel)));
+  forget_registers();
+}
+
+template <LayoutId id, int R>
+inline void paired_tile(const uint8_t* panel, const uint8_t* rows, int k, float* y) {
+  constexpr Layout layout = layout_of(id);
+  for (int block = 0; block < blocks_of(k); ++block) {
+    const int pairs = pairs_in_block(k, block);
+    switch (layout.is_fine() ? pairs : 4) {
+      case 1: paired_block<id, R, 1>(panel, rows, y); break;
+      case 2: paired_block<id, R, 2>(panel, rows, y); break;
+      case 3: paired_block<id, R, 3>(panel, rows, y); break;
+      default: paired_block<id, R, 4>(panel, rows, y);
+    }
+    panel += layout.block_bytes(pairs);
+    rows += (block_start_bytes(pairs) + kPairBytes * pairs) * R;
+  }
+}
+
+inline __m512 load_first(const float* x, int count) {
+  return _mm512_maskz_loadu_ps(static_cast<__mmask16>(count >= 16 ? 0xffff : count <= 0 ? 0 : (1 << count) - 1), x);
 }
 
 struct Avx512 {
   static constexpr int kTiles[] = {1, 2, 3, 4, 6, 8, 12};
 
   template <LayoutId id, int R>
-  static void tile(const uint8_t* panel, const TileRows& rows, int k, float* out) {
+  static void tile(const uint8_t* panel, const uint8_t* records, int k, float* out) {
+    if constexpr (layout_of(id).paired()) return paired_tile<id, R>(panel, records, k, out);
     __m512 y[R];
-#pragma GCC unroll 16
-    for (int r = 0; r < R; ++r) y[r] = _mm512_setzero_ps();
-    if constexpr (id == LayoutId::bf16) bf16_tile<R>(panel, rows.records, k, y);
-    else integer_tile<id, R>(panel, rows, k, y);
-#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) y[r] = _mm512_load_ps(out + r * kPanel);
+    if constexpr (id == LayoutId::bf16) half_tile<R>(panel, records, k, y);
+    else if constexpr (!layout_of(id).paired()) group_tile<id, R>(panel, records, k, y);
     for (int r = 0; r < R; ++r) _mm512_store_ps(out + r * kPanel, y[r]);
   }
-};
 
-// See linear_generic.cpp for what becomes of values that are not finite.
-inline void quantize_group(__m512 first, __m512 second, int8_t* q, float* scale, int32_t* sum) {
-  const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
-  const __m512i most_of = _mm512_max_epi32(_mm512_and_si512(_mm512_castps_si512(first), magnitude),
-                                           _mm512_and_si512(_mm512_castps_si512(second), magnitude));
-  const int32_t most = _mm512_reduce_max_epi32(most_of);
-  const bool finite = most < 0x7f800000;
-  const float most_float = _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(most)));
-  *scale = finite ? most_float / 127.f : __builtin_nanf("");
-  __m512i a = _mm512_setzero_si512(), b = a;
-  if (finite && *scale > 0.f) {
-    const __m512 divisor = _mm512_set1_ps(*scale), limit = _mm512_set1_ps(127.f), low = _mm512_set1_ps(-127.f);
-    const auto round = [&](__m512 x) {
-      return _mm512_cvtps_epi32(_mm512_max_ps(_mm512_min_ps(_mm512_div_ps(x, divisor), limit), low));
+  static uint32_t most(const float* x, int count) {
+    const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+    const auto size = [&](__m512 v) { return _mm512_and_si512(_mm512_castps_si512(v), magnitude); };
+    const __m512i both = _mm512_max_epi32(size(load_first(x, count)), size(load_first(x + 16, count - 16)));
+    return static_cast<uint32_t>(_mm512_reduce_max_epi32(both));
+  }
+
+  static int count_above(const float* x, int count, float bound) {
+    const auto above = [&](__m512 v) {
+      return __builtin_popcount(_mm512_cmp_ps_mask(_mm512_abs_ps(v), _mm512_set1_ps(bound), _CMP_GT_OQ));
     };
-    a = round(first);
-    b = round(second);
+    return above(load_first(x, count)) + above(load_first(x + 16, count - 16));
   }
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(q), _mm512_cvtepi32_epi8(a));
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(q + 16), _mm512_cvtepi32_epi8(b));
-  *sum = _mm512_reduce_add_epi32(_mm512_add_epi32(a, b));
-}
 
-void quantize_row(const float* x, int k, const QuantizedRow& out) {
-  for (int at = 0, g = 0; at < k; at += kGroup, ++g) {
-    const int left = k - at;
-    const uint32_t mask = left >= kGroup ? ~0u : (1u << left) - 1u;
-    quantize_group(_mm512_maskz_loadu_ps(static_cast<__mmask16>(mask), x + at),
-                   _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask >> 16), x + at + 16), out.q + at, out.scale + g,
-                   out.sum + g);
+  static int32_t quantize(const float* x, int count, float inverse, int8_t* q) {
+    const __m512 factor = _mm512_set1_ps(inverse), limit = _mm512_set1_ps(127.f), low = _mm512_set1_ps(-127.f);
+    const auto keep = static_cast<__mmask16>(inverse != 0.f ? 0xffff : 0);  // infinity times 0 is NaN
+    const auto round = [&](__m512 v) {
+      const __m512 scaled = _mm512_maskz_mul_ps(keep, v, factor);
+      return _mm512_cvtps_epi32(_mm512_max_ps(_mm512_min_ps(scaled, limit), low));
+    };
+    const __m512i a = round(load_first(x, count)), b = round(load_first(x + 16, count - 16));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(q), _mm512_cvtepi32_epi8(a));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(q + 16), _mm512_cvtepi32_epi8(b));
+    return _mm512_reduce_add_epi32(_mm512_add_epi32(a, b));
   }
-  refine_row(x, k, out);
-}
 
-void bf16_row(const float* x, int k, uint16_t* out) {
-  const int padded = (k + kGroup - 1) / kGroup * kGroup;
-  for (int i = 0; i < padded; i += 16) {
-    const int left = k - i;
-    const auto mask = static_cast<__mmask16>(left >= 16 ? 0xffff : left <= 0 ? 0 : (1 << left) - 1);
-    const __m256bh halves = _mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(mask, x + i));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i), reinterpret_cast<__m256i>(halves));
+  static void bf16_row(const float* x, int k, uint16_t* out) {
+    const int padded = padded_to_pairs(k);
+    for (int i = 0; i < padded; i += 16) {
+      const int left = k - i;
+      const auto mask = static_cast<__mmask16>(left >= 16 ? 0xffff : left <= 0 ? 0 : (1 << left) - 1);
+      const __m256bh halves = _mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(mask, x + i));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i), reinterpret_cast<__m256i>(halves));
+    }
   }
-}
+};
 
 }  // namespace
 
 const LinearKernels& linear_kernels_avx512() {
-  static constexpr LinearKernels kernels{quantize_row, bf16_row, multiply<Avx512>};
+  static constexpr LinearKernels kernels = kernels_of<Avx512>();
   return kernels;
 }
 

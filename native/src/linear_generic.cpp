@@ -60,107 +60,165 @@ void group_scales(const uint8_t* subs, int group, const float* scale, const floa
     }
 }
 
+// Formats that are not 4-bit: for each scale of a group y += dot * (weight's scale * activation's scale), then
+// y += minimum * sum.
 template <LayoutId id, int R>
 void add_group(const int16_t codes[kGroup][kPanel], const Scales& scales, const uint8_t* record, float* y) {
   constexpr Layout layout = layout_of(id);
   for (int r = 0; r < R; ++r) {
     const auto* q = reinterpret_cast<const int8_t*>(record) + r * kGroup;
-    float act_scale;
-    std::memcpy(&act_scale, record + R * kGroup + r * 4, 4);
+    const float act_scale = load_float(record + R * kGroup + r * 4);
     for (int s = 0; s < layout.subs(); ++s) {
-      const uint8_t* word = record + R * (kGroup + 4 + s * 4) + r * 4;
-      int32_t start = 0;
-      float weighted = 0.f;
-      if (layout.min) std::memcpy(&weighted, word, 4);
-      else std::memcpy(&start, word, 4);
+      const int which = layout.subs() == 2 ? 1 + s : 0;  // of the group's three sums
+      int32_t sum;
+      std::memcpy(&sum, record + R * (kGroup + 4 + 4 * which) + r * 4, 4);
+      const float weighted = load_float(record + R * (kGroup + 16 + 4 * which) + r * 4);
       int32_t dot[kPanel];
-      for (int c = 0; c < kPanel; ++c) dot[c] = start;
+      for (int c = 0; c < kPanel; ++c) dot[c] = -layout.offset * sum;
       for (int i = s * layout.sub; i < (s + 1) * layout.sub; ++i)
         for (int c = 0; c < kPanel; ++c) dot[c] += codes[i][c] * static_cast<int16_t>(q[i]);
       for (int c = 0; c < kPanel; ++c) {
-        float sum = std::fmaf(static_cast<float>(dot[c]), scales.scale[s][c] * act_scale, y[r * kPanel + c]);
-        if (layout.min) sum = std::fmaf(scales.minimum[s][c], weighted, sum);
-        y[r * kPanel + c] = sum;
+        float total = std::fmaf(static_cast<float>(dot[c]), scales.scale[s][c] * act_scale, y[r * kPanel + c]);
+        if (layout.min) total = std::fmaf(scales.minimum[s][c], weighted, total);
+        y[r * kPanel + c] = total;
       }
     }
   }
+}
+
+template <LayoutId id, int R>
+void group_tile(const uint8_t* panel, const uint8_t* rows, int k, float* y) {
+  constexpr Layout layout = layout_of(id);
+  float scale[kPanel], minimum[kPanel] = {};
+  int16_t codes[kGroup][kPanel];
+  Scales scales;
+  for (int at = 0; at < k; at += layout.block, panel += layout.block_bytes()) {
+    load_f16(panel, scale);
+    if (layout.min) load_f16(panel + 32, minimum);
+    for (int g = 0; g < layout.block / kGroup; ++g, rows += kGroupBytes * R) {
+      group_scales<id>(panel + layout.head_bytes() - 256, g, scale, minimum, scales);
+      unpack_group<layout.bits>(panel + layout.head_bytes() + g * layout.group_bytes(), codes);
+      add_group<id, R>(codes, scales, rows, y);
+    }
+  }
+}
+
+// What a block of a 4-bit format multiplies with: the unit of its scales, and by group scales in units and minimums.
+struct PairedHead { float unit[kPanel]; int32_t scales[kBlockGroups][kPanel]; float minimums[kBlockGroups][kPanel]; };
+
+template <LayoutId id>
+void paired_head(const uint8_t* head, int pairs, PairedHead& out) {
+  constexpr Layout layout = layout_of(id);
+  for (int c = 0; c < kPanel; ++c) {
+    out.unit[c] = layout.is_fine() ? load_float(head + 4 * c) : finite_f16(load16(head + 2 * c));
+    for (int g = 0; g < 2 * pairs; ++g) {
+      if constexpr (layout.is_fine()) {
+        out.scales[g][c] = static_cast<int16_t>(load16(head + 64 + g / 2 * 64 + c * 4 + (g % 2 == 0 ? 2 : 0)));
+        if (layout.min) out.minimums[g][c] = fine_minimum(head, pairs, g, c);
+      } else {
+        out.scales[g][c] = head[64 + g * 32 + c];
+        out.minimums[g][c] = k4_minimum(head, g, c);
+      }
+    }
+  }
+}
+
+// 4-bit formats, a block at a time: first y += minimum * sum for each group, both in bfloat16; then the block's dots
+// times scales times levels, summed in whole numbers, and y += sum * (unit of the scales * unit of the row).
+template <LayoutId id, int R>
+void paired_tile(const uint8_t* panel, const uint8_t* rows, int k, float* y) {
+  constexpr Layout layout = layout_of(id);
+  for (int block = 0; block < blocks_of(k); ++block) {
+    const int pairs = pairs_in_block(k, block);
+    const uint8_t* planes = panel + layout.head_bytes(pairs);
+    PairedHead head;
+    paired_head<id>(panel, pairs, head);
+    int32_t sums[R][kPanel] = {};
+    for (int g = 0; g < 2 * pairs; ++g) {
+      int16_t codes[kGroup][kPanel];
+      unpack_group<4>(planes + g * layout.group_bytes(), codes);
+      const uint8_t* pair = rows + (block_start_bytes(pairs) + kPairBytes * (g / 2)) * R;
+      for (int r = 0; r < R; ++r) {
+        const auto* q = reinterpret_cast<const int8_t*>(pair) + r * kPair + g % 2 * kGroup;
+        uint32_t levels, both_sums;
+        std::memcpy(&levels, pair + R * (kPair + 12) + r * 4, 4);
+        std::memcpy(&both_sums, rows + R * 4 * (1 + g / 2) + r * 4, 4);
+        const auto level = static_cast<int32_t>(g % 2 == 0 ? levels >> 16 : levels & 0xffffu);
+        const float sum = bits_to_float(g % 2 == 0 ? both_sums & 0xffff0000u : both_sums << 16);
+        int32_t dot[kPanel] = {};
+        for (int i = 0; i < kGroup; ++i)
+          for (int c = 0; c < kPanel; ++c) dot[c] += (codes[i][c] - 8) * static_cast<int16_t>(q[i]);
+        for (int c = 0; c < kPanel; ++c) {
+          sums[r][c] += dot[c] * (head.scales[g][c] * level);
+          if (layout.min) y[r * kPanel + c] += head.minimums[g][c] * sum;  // the product is exact
+        }
+      }
+    }
+    for (int r = 0; r < R; ++r)
+      for (int c = 0; c < kPanel; ++c)
+        y[r * kPanel + c] =
+            std::fmaf(static_cast<float>(sums[r][c]), head.unit[c] * load_float(rows + r * 4), y[r * kPanel + c]);
+    panel += layout.block_bytes(pairs);
+    rows += (block_start_bytes(pairs) + kPairBytes * pairs) * R;
+  }
+}
+
+template <int R>
+void half_tile(const uint8_t* panel, const uint8_t* rows, int k, float* y) {
+  const auto* weights = reinterpret_cast<const uint16_t*>(panel);
+  for (int i = 0; i < k; ++i)
+    for (int r = 0; r < R; ++r) {
+      const float x = bf16_to_float(load16(rows + (static_cast<size_t>(i / kGroup) * R + r) * kHalfBytes + i % kGroup * 2));
+      for (int c = 0; c < kPanel; ++c) {
+        const float w = bf16_to_float(weights[static_cast<size_t>(i / 2) * 32 + c * 2 + i % 2]);
+        y[r * kPanel + c] = std::fmaf(w, x, y[r * kPanel + c]);
+      }
+    }
 }
 
 struct Generic {
   static constexpr int kTiles[] = {1, 4};
 
   template <LayoutId id, int R>
-  static void tile(const uint8_t* panel, const TileRows& tile, int k, float* y) {
-    constexpr Layout layout = layout_of(id);
-    const uint8_t* rows = tile.records;
-    for (int i = 0; i < R * kPanel; ++i) y[i] = 0.f;
-    if constexpr (layout.bits == 16) {
-      const auto* weights = reinterpret_cast<const uint16_t*>(panel);
-      for (int i = 0; i < k; ++i)
-        for (int r = 0; r < R; ++r) {
-          uint16_t half;
-          std::memcpy(&half, rows + (static_cast<size_t>(i / kGroup) * R + r) * 64 + i % kGroup * 2, 2);
-          const float x = bf16_to_float(half);
-          for (int c = 0; c < kPanel; ++c) {
-            const float w = bf16_to_float(weights[static_cast<size_t>(i / 2) * 32 + c * 2 + i % 2]);
-            y[r * kPanel + c] = std::fmaf(w, x, y[r * kPanel + c]);
-          }
-        }
-    } else {
-      const uint8_t* refined = tile.refined;
-      float scale[kPanel], minimum[kPanel] = {};
-      int16_t codes[kGroup][kPanel];
-      Scales scales;
-      for (int at = 0; at < k; at += layout.block, panel += layout.block_bytes()) {
-        load_f16(panel, scale);
-        if (layout.min) load_f16(panel + 32, minimum);
-        for (int g = 0; g < layout.block / kGroup; ++g) {
-          group_scales<id>(panel + layout.head_bytes() - 256, g, scale, minimum, scales);
-          unpack_group<layout.bits>(panel + layout.head_bytes() + g * layout.group_bytes(), codes);
-          for (int parts = 1 + *refined++; parts > 0; --parts, rows += record_bytes(layout, R))
-            add_group<id, R>(codes, scales, rows, y);
-        }
-      }
+  static void tile(const uint8_t* panel, const uint8_t* records, int k, float* y) {
+    if constexpr (layout_of(id).bits == 16) half_tile<R>(panel, records, k, y);
+    else if constexpr (layout_of(id).paired()) paired_tile<id, R>(panel, records, k, y);
+    else group_tile<id, R>(panel, records, k, y);
+  }
+
+  static uint32_t most(const float* x, int count) {
+    uint32_t most = 0;
+    for (int i = 0; i < count; ++i) most = std::max(most, float_to_bits(x[i]) & 0x7fffffffu);
+    return most;
+  }
+
+  static int count_above(const float* x, int count, float bound) {
+    int above = 0;
+    for (int i = 0; i < count; ++i) above += std::fabs(x[i]) > bound;
+    return above;
+  }
+
+  static int32_t quantize(const float* x, int count, float inverse, int8_t* q) {
+    int32_t sum = 0;
+    for (int i = 0; i < kGroup; ++i) {
+      const float scaled = i < count && inverse != 0.f ? x[i] * inverse : 0.f;
+      q[i] = static_cast<int8_t>(std::nearbyintf(scaled > 127.f ? 127.f : scaled < -127.f ? -127.f : scaled));
+      sum += q[i];
     }
+    return sum;
+  }
+
+  static void bf16_row(const float* x, int k, uint16_t* out) {
+    const int padded = padded_to_pairs(k);
+    for (int i = 0; i < k; ++i) out[i] = float_to_bf16(x[i]);
+    for (int i = k; i < padded; ++i) out[i] = 0;
   }
 };
-
-// Not finite: the scale is NaN, so that products are too, and q is zero.
-void quantize_group(const float* x, int count, int8_t* q, float* scale, int32_t* sum) {
-  uint32_t most = 0;
-  for (int i = 0; i < count; ++i) {
-    const uint32_t magnitude = float_to_bits(x[i]) & 0x7fffffffu;
-    most = magnitude > most ? magnitude : most;
-  }
-  const bool finite = most < 0x7f800000u;
-  *scale = finite ? bits_to_float(most) / 127.f : bits_to_float(0x7fc00000u);
-  *sum = 0;
-  for (int i = 0; i < kGroup; ++i) {
-    float value = 0.f;
-    if (finite && *scale > 0.f && i < count) value = std::nearbyintf(x[i] / *scale);
-    // A scale that is denormal is coarse, and the quotient may pass 127.
-    value = value > 127.f ? 127.f : value < -127.f ? -127.f : value;
-    q[i] = static_cast<int8_t>(value);
-    *sum += q[i];
-  }
-}
-
-void quantize_row(const float* x, int k, const QuantizedRow& out) {
-  for (int at = 0, g = 0; at < k; at += kGroup, ++g)
-    quantize_group(x + at, k - at < kGroup ? k - at : kGroup, out.q + at, out.scale + g, out.sum + g);
-  refine_row(x, k, out);
-}
-
-void bf16_row(const float* x, int k, uint16_t* out) {
-  const int padded = (k + kGroup - 1) / kGroup * kGroup;
-  for (int i = 0; i < k; ++i) out[i] = float_to_bf16(x[i]);
-  for (int i = k; i < padded; ++i) out[i] = 0;
-}
 
 }  // namespace
 
 const LinearKernels& linear_kernels_generic() {
-  static constexpr LinearKernels kernels{quantize_row, bf16_row, multiply<Generic>};
+  static constexpr LinearKernels kernels = kernels_of<Generic>();
   return kernels;
 }
 

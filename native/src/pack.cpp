@@ -1,6 +1,9 @@
 // pack_weight: from a checkpoint's blocks to panels. See packed_weight.hpp for the layout.
+#include <algorithm>
 #include <atomic>
 #include <climits>
+#include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <stdexcept>
 #include <string>
@@ -61,6 +64,14 @@ void write_group(int bits, const uint32_t quads[8][16], uint8_t* out) {
   }
 }
 
+// Codes [at, at + 32) of all columns.
+void write_codes(int bits, const BlockParts parts[kPanel], int at, uint8_t* out) {
+  uint32_t quads[8][16];
+  for (int c = 0; c < kPanel; ++c)
+    for (int j = 0; j < 8; ++j) std::memcpy(&quads[j][c], parts[c].codes + at + 4 * j, 4);
+  write_group(bits, quads, out);
+}
+
 void write_head(const Layout& layout, const BlockParts* parts, uint8_t* out) {
   uint16_t* halves = reinterpret_cast<uint16_t*>(out);
   for (int c = 0; c < kPanel; ++c) halves[c] = parts[c].scale;
@@ -85,8 +96,7 @@ void pack_integer_panel(const Source& from, const PackedWeight& to, int panel, u
   const Layout& layout = to.layout;
   BlockParts parts[kPanel];
   std::memset(parts, 0, sizeof parts);
-  if (!layout.min)
-    for (auto& part : parts) std::memset(part.codes, layout.offset, sizeof part.codes);  // columns past n are zero
+  for (auto& part : parts) std::memset(part.codes, layout.offset, sizeof part.codes);  // columns past n are zero
   const int columns = from.n - panel * kPanel < kPanel ? from.n - panel * kPanel : kPanel;
   for (int block = 0; block < from.k / layout.block; ++block, out += layout.block_bytes()) {
     for (int c = 0; c < columns; ++c) {
@@ -97,12 +107,80 @@ void pack_integer_panel(const Source& from, const PackedWeight& to, int panel, u
     }
     write_head(layout, parts, out);
     uint8_t* group_out = out + layout.head_bytes();
-    for (int g = 0; g < layout.block / kGroup; ++g, group_out += layout.group_bytes()) {
-      uint32_t quads[8][16];
-      for (int c = 0; c < kPanel; ++c)
-        for (int j = 0; j < 8; ++j) std::memcpy(&quads[j][c], parts[c].codes + g * kGroup + 4 * j, 4);
-      write_group(layout.bits, quads, group_out);
+    for (int g = 0; g < layout.block / kGroup; ++g, group_out += layout.group_bytes())
+      write_codes(layout.bits, parts, g * kGroup, group_out);
+  }
+}
+
+// Eight blocks of one column at most, as one fine block. Source blocks past the column's end have scales of 0.
+struct FineColumn {
+  float unit;
+  int16_t scales[kBlockGroups];
+  uint16_t minimums[kBlockGroups];  // bf16 bits
+};
+
+// The unit is the smallest with which no sum of a block passes 2^31, whatever the activations, and no product of a
+// scale and a level 2^15: |dot| <= 127 * (sum of |code - 8|), rounding adds half a unit to a scale at most.
+FineColumn fine_column(const float* scales, const float* minimums, const int* code_sums, int groups) {
+  constexpr float kMostSum = 2147483647.f / (127.f * kLevels), kMostScale = 1056.f;
+  float weighted = 0.f, largest = 0.f, codes = 0.f;
+  for (int g = 0; g < groups; ++g) {
+    weighted += std::fabs(scales[g]) * static_cast<float>(code_sums[g]);
+    largest = std::max(largest, std::fabs(scales[g]));
+    codes += static_cast<float>(code_sums[g]);
+  }
+  FineColumn out{};
+  out.unit = std::max(weighted / (kMostSum - codes), largest / kMostScale);
+  for (int g = 0; g < groups; ++g) {
+    if (out.unit > 0.f) out.scales[g] = static_cast<int16_t>(std::lrint(scales[g] / out.unit));
+    const float middle = minimums[g] + 8.f * scales[g];  // the value of code 8
+    out.minimums[g] = static_cast<uint16_t>(float_to_bits(cut_to_bf16(middle)) >> 16);
+  }
+  return out;
+}
+
+void write_fine_head(const FineColumn columns[kPanel], int pairs, bool min, uint8_t* out) {
+  for (int c = 0; c < kPanel; ++c) {
+    std::memcpy(out + 4 * c, &columns[c].unit, 4);
+    for (int g = 0; g < 2 * pairs; ++g) {
+      uint8_t* to = out + 64 + g / 2 * 64 + c * 4 + (g % 2 == 0 ? 2 : 0);
+      std::memcpy(to, &columns[c].scales[g], 2);
+      if (min) std::memcpy(to + pairs * 64, &columns[c].minimums[g], 2);
     }
+  }
+}
+
+void pack_fine_panel(const Source& from, const PackedWeight& to, int panel, uint8_t* out, std::atomic<size_t>& bad) {
+  const Layout& layout = to.layout;
+  const int columns = from.n - panel * kPanel < kPanel ? from.n - panel * kPanel : kPanel;
+  for (int block = 0; block < blocks_of(from.k); ++block) {
+    const int pairs = pairs_in_block(from.k, block), first = block * kBlockGroups;
+    const int groups = std::min(2 * pairs, from.k / kGroup - first);
+    BlockParts parts[kBlockGroups][kPanel];
+    std::memset(parts, 0, sizeof parts);
+    FineColumn heads[kPanel] = {};
+    for (auto& group : parts)
+      for (auto& part : group) std::memset(part.codes, layout.offset, kGroup);
+    for (int c = 0; c < columns; ++c) {
+      float scales[kBlockGroups] = {}, minimums[kBlockGroups] = {};
+      int code_sums[kBlockGroups] = {};
+      for (int g = 0; g < groups; ++g) {
+        const size_t offset = static_cast<size_t>(panel * kPanel + c) * from.row_bytes +
+                              static_cast<size_t>(first + g) * from.format->source_block_bytes;
+        BlockParts& part = parts[g][c];
+        const int wrong = read_block(from.format->id, from.data + offset, part);
+        if (wrong >= 0) note_bad(bad, offset + wrong);
+        scales[g] = f16_to_float(part.scale);
+        minimums[g] = f16_to_float(part.minimum);
+        for (int i = 0; i < kGroup; ++i) code_sums[g] += std::abs(part.codes[i] - layout.offset);
+      }
+      heads[c] = fine_column(scales, minimums, code_sums, groups);
+    }
+    write_fine_head(heads, pairs, layout.min, out);
+    uint8_t* group_out = out + layout.head_bytes(pairs);
+    for (int g = 0; g < 2 * pairs; ++g, group_out += layout.group_bytes())
+      write_codes(layout.bits, parts[g], 0, group_out);
+    out += layout.block_bytes(pairs);
   }
 }
 
@@ -194,13 +272,15 @@ std::shared_ptr<const PackedWeight> pack_weight(int ggml_type, const uint8_t* da
   to->k = k;
   to->panels = (n + kPanel - 1) / kPanel;
   const int blocks = (k + to->layout.block - 1) / to->layout.block;
-  to->panel_bytes = static_cast<size_t>(blocks) * to->layout.block_bytes();
+  for (int block = 0; block < blocks; ++block)
+    to->panel_bytes += to->layout.block_bytes(to->layout.is_fine() ? pairs_in_block(k, block) : 4);
   to->bytes = to->panel_bytes * to->panels;
   to->data = allocate_packed(to->bytes);
   std::atomic<size_t> bad{kFound};
   pool.run(to->panels, [&](int panel, int) {
     uint8_t* out = to->data.get() + static_cast<size_t>(panel) * to->panel_bytes;
     if (to->layout.bits == 16) pack_float_panel(from, panel, out, bad);
+    else if (to->layout.is_fine()) pack_fine_panel(from, *to, panel, out, bad);
     else pack_integer_panel(from, *to, panel, out, bad);
   });
   if (bad.load() != kFound)

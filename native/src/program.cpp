@@ -65,6 +65,7 @@ void NativeProgram::prepare(Run& run) {
     if (input.num_tokens <= 2) for (int r = 0; r < input.num_tokens; ++r) fill(r, 0);
     else pool_.run(input.num_tokens, fill);
   }
+  activations_.plan(run.input.num_tokens);
 }
 
 void NativeProgram::run_stage(const Stage& stage, Run& run) {
@@ -119,18 +120,12 @@ void NativeProgram::row(const GatedOp& op, int r, Run&) {
 void NativeProgram::row(const AddOp& op, int r, Run&) { row_kernels_.add(at(op.x, r), op.x.width, at(op.out, r)); }
 
 void NativeProgram::row(const QuantizeOp& op, int r, Run&) {
-  Activations into = activations_.view(op.x.width);
-  quantize(op.x, r, r, op.int8, op.bf16, into);
-}
-
-void NativeProgram::quantize(const View& x, int source_row, int row, bool int8, bool bf16, Activations& into) {
-  if (int8) linear_kernels_.quantize_row(at(x, source_row), x.width, into.row(row));
-  if (bf16)
-    linear_kernels_.bf16_row(at(x, source_row), x.width, into.bf16 + static_cast<size_t>(row) * into.k_padded);
+  activations_.put(at(op.x, r), op.x.width, r, op.forms);
 }
 
 void NativeProgram::multiply(const std::vector<int>& weights, const std::vector<int>& biases, const Activations& x,
-                             int rows, float* y, int ld, bool add) {
+                             float* y, int ld, bool add) {
+  const int tiles = static_cast<int>(x.tiles->size());
   int panels = 0;
   for (int w : weights) panels += weight_panels(*weights_[w]);
   const int chunk = std::max(1, panels / (pool_.size() * kTasksPerThread));
@@ -142,7 +137,7 @@ void NativeProgram::multiply(const std::vector<int>& weights, const std::vector<
       const int count = weight_panels(w), from = std::max(begin, first), to = std::min(end, first + count);
       if (from < to) {
         const LinearOut out{y + column, ld, biases[i] >= 0 ? vectors_[biases[i]].data() : nullptr, add};
-        linear_kernels_.multiply(w, x, 0, rows, from - first, to - first, out);
+        linear_kernels_.multiply(w, x, 0, tiles, from - first, to - first, out);
       }
       first += count;
       column += weight_rows(w);
@@ -152,8 +147,8 @@ void NativeProgram::multiply(const std::vector<int>& weights, const std::vector<
 
 void NativeProgram::run_linear(const LinearStage& stage, Run& run) {
   Timer timer(seconds_[1]);
-  multiply(stage.weights, stage.biases, activations_.view(stage.x.width), run.input.num_tokens, at(stage.out, 0),
-           widths_[stage.out.buffer], stage.add);
+  multiply(stage.weights, stage.biases, activations_.view(stage.x.width), at(stage.out, 0), widths_[stage.out.buffer],
+           stage.add);
 }
 
 void NativeProgram::run_attention(const AttentionStage& stage, Run& run) {
@@ -179,14 +174,15 @@ void NativeProgram::run_attention(const AttentionStage& stage, Run& run) {
 
 void NativeProgram::run_logits(const LogitsStage& stage, Run& run) {
   const std::vector<int> weights{stage.weight}, biases{-1};
-  const bool int8 = wants_int8(*weights_[stage.weight]);
-  Activations x = logit_activations_.view(stage.x.width);
+  const Form form = weight_form(*weights_[stage.weight]);
   for (int begin = 0; begin < run.input.num_logit_rows; begin += max_logit_rows_) {
     const int rows = std::min(max_logit_rows_, run.input.num_logit_rows - begin);
     {
       Timer timer(seconds_[3]);
-      for (int i = 0; i < rows; ++i) quantize(stage.x, run.input.logit_rows[begin + i], i, int8, !int8, x);
-      multiply(weights, biases, x, rows, logits_.get(), vocab_, false);
+      logit_activations_.plan(rows);
+      for (int i = 0; i < rows; ++i)
+        logit_activations_.put(at(stage.x, run.input.logit_rows[begin + i]), stage.x.width, i, form);
+      multiply(weights, biases, logit_activations_.view(stage.x.width), logits_.get(), vocab_, false);
       if (stage.softcap > 0.f)
         pool_.run(rows, [&](int i, int) {
           row_kernels_.softcap(logits_.get() + static_cast<size_t>(i) * vocab_, vocab_, stage.softcap);

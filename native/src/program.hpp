@@ -27,7 +27,7 @@ struct RmsNormOp { View x, out; int vector; float eps; int head_dim; };
 struct RopeOp { View x; int head_dim, rope; };
 struct GatedOp { View gate, up, out; Gate kind; };
 struct AddOp { View x, out; };
-struct QuantizeOp { View x; bool int8, bf16; };
+struct QuantizeOp { View x; unsigned forms; };
 using RowOp = std::variant<EmbedOp, RmsNormOp, RopeOp, GatedOp, AddOp, QuantizeOp>;
 
 // `number` is the op's place in the Program; numbers[i] that of the op for which ops[i] works.
@@ -109,7 +109,7 @@ class NativeProgram {
   void check(const View& view) const;
   void push_row(RowOp op, int cost, int number);
   void wrote(int buffer);
-  void want_activations(const View& x, bool int8, bool bf16, int number);
+  void want_activations(const View& x, unsigned forms, int number);
   void check_input(const StepInput& input) const;
   void prepare(Run& run);
   void run_stage(const Stage& stage, Run& run);
@@ -126,9 +126,8 @@ class NativeProgram {
   void row(const GatedOp& op, int r, Run& run);
   void row(const AddOp& op, int r, Run& run);
   void row(const QuantizeOp& op, int r, Run& run);
-  void quantize(const View& x, int source_row, int row, bool int8, bool bf16, Activations& into);
-  void multiply(const std::vector<int>& weights, const std::vector<int>& biases, const Activations& x, int rows,
-                float* y, int ld, bool add);
+  void multiply(const std::vector<int>& weights, const std::vector<int>& biases, const Activations& x, float* y, int ld,
+                bool add);
   float* at(const View& view, int row) {
     return buffers_[view.buffer].get() + static_cast<size_t>(row) * widths_[view.buffer] + view.start;
   }
@@ -145,8 +144,9 @@ class NativeProgram {
   std::vector<AlignedArray<float>> rope_rows_;  // cos then sin of each row of the step, one array a table
   std::vector<Stage> stages_;
   View held_;                                   // which view the activations hold while building
-  bool held_int8_ = false, held_bf16_ = false;
+  unsigned held_forms_ = 0;
   int activation_width_ = 0, logit_activation_width_ = 0;  // widest rows
+  unsigned activation_forms_ = 0, logit_activation_forms_ = 0;
   ActivationStore activations_, logit_activations_;
   AlignedArray<float> logits_;
   AlignedArray<uint16_t> kv_;

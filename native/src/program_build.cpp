@@ -96,27 +96,27 @@ void NativeProgram::add(AddOp op) {
   wrote(op.out.buffer);
 }
 
-void NativeProgram::want_activations(const View& x, bool int8, bool bf16, int number) {
+void NativeProgram::want_activations(const View& x, unsigned forms, int number) {
   const bool same = held_.buffer == x.buffer && held_.start == x.start && held_.width == x.width;
-  const bool need_int8 = int8 && !(same && held_int8_), need_bf16 = bf16 && !(same && held_bf16_);
-  if (!need_int8 && !need_bf16) return;
-  push_row(QuantizeOp{x, need_int8, need_bf16}, 2 * x.width, number);
-  held_int8_ = need_int8 || (same && held_int8_);
-  held_bf16_ = need_bf16 || (same && held_bf16_);
+  const unsigned missing = same ? forms & ~held_forms_ : forms;
+  if (missing == 0) return;
+  push_row(QuantizeOp{x, missing}, 2 * x.width, number);
+  held_forms_ = same ? held_forms_ | missing : missing;
   held_ = x;
   activation_width_ = std::max(activation_width_, x.width);
+  activation_forms_ |= forms;
 }
 
 void NativeProgram::linear(LinearStage stage) {
   check(stage.x);
   check(stage.out);
   if (stage.x.buffer == stage.out.buffer) throw std::invalid_argument("linear: x and out share a buffer.");
-  bool int8 = false, bf16 = false;
+  unsigned forms = 0;
   int n = 0;
   for (size_t i = 0; i < stage.weights.size(); ++i) {
     const PackedWeight& w = *weights_.at(stage.weights[i]);
     if (weight_columns(w) != stage.x.width) throw std::invalid_argument("linear: a weight's width is not x's.");
-    (wants_int8(w) ? int8 : bf16) = true;
+    forms |= weight_form(w);
     n += weight_rows(w);
     const int bias = stage.biases.at(i);
     if (bias >= 0 && static_cast<int>(vectors_.at(bias).size()) != weight_rows(w))
@@ -124,7 +124,7 @@ void NativeProgram::linear(LinearStage stage) {
   }
   if (n != stage.out.width) throw std::invalid_argument("linear: the weights' rows do not fill out.");
   stage.number = num_ops_++;
-  want_activations(stage.x, int8, bf16, stage.number);
+  want_activations(stage.x, forms, stage.number);
   wrote(stage.out.buffer);
   stages_.emplace_back(std::move(stage));
 }
@@ -148,6 +148,7 @@ void NativeProgram::logits(LogitsStage stage) {
   const PackedWeight& w = *weights_.at(stage.weight);
   if (weight_columns(w) != stage.x.width) throw std::invalid_argument("logits: the weight's width is not x's.");
   logit_activation_width_ = std::max(logit_activation_width_, stage.x.width);
+  logit_activation_forms_ |= weight_form(w);
   vocab_ = weight_rows(w);
   stage.number = num_ops_++;
   stages_.emplace_back(stage);
@@ -164,8 +165,9 @@ void NativeProgram::finish(int vocab, int max_tokens, int max_logit_rows, int nu
   block_size_ = block_size;
   for (int width : widths_) buffers_.emplace_back(static_cast<size_t>(width) * max_tokens);
   for (const RopeTable& rope : ropes_) rope_rows_.emplace_back(2 * rope.inv_freq.size() * max_tokens);
-  activations_ = ActivationStore(max_tokens, activation_width_);
-  logit_activations_ = ActivationStore(max_logit_rows, logit_activation_width_);
+  activations_ = ActivationStore(linear_kernels_, max_tokens, activation_width_, activation_forms_);
+  logit_activations_ =
+      ActivationStore(linear_kernels_, max_logit_rows, logit_activation_width_, logit_activation_forms_);
   logits_ = AlignedArray<float>(static_cast<size_t>(max_logit_rows) * vocab_);
   size_t elements = 0;
   for (KvGeometry& geometry : layer_geometry_) {

@@ -13,7 +13,8 @@ from hypothesis.extra import numpy as hnp
 from tenfold import _native
 from tenfold.kernels.twins import linear as twin
 
-F32, F16, BF16, Q8_0 = 0, 1, 30, 8
+F32, F16, BF16, Q8_0, Q4_K = 0, 1, 30, 8, 12
+PAIRED = (2, 3, Q4_K)  # 4-bit formats
 FLOAT_TYPES = (F32, F16, BF16)
 # Offsets of the f16 scales in a block.
 SCALES = {
@@ -85,7 +86,15 @@ def test_packing_loses_nothing(ggml_type: int, blocks: int) -> None:
         expected = (twin.round_to_bf16(expected).astype(np.uint32) << np.uint32(16)).view(np.float32)
     assert (weight.n, weight.k, weight.format) == (n, k, GGMLQuantizationType(ggml_type).name.lower())
     got = np.stack([weight.unpack_row(i) for i in range(n)])
-    assert np.array_equal(got, expected)
+    if ggml_type in PAIRED:
+        # Scales of Q4_0 and Q4_1 become whole multiples of a block's unit, minimums round to bfloat16.
+        codes, _, minimums, units = weight.parts()
+        scale_error = 0.5 * np.repeat(units, 256, axis=1)[:, :k] if ggml_type != Q4_K else 0.0
+        middle = 0.0 if minimums is None else np.repeat(np.abs(minimums), 32, axis=1) * 2.0**-8
+        assert np.all(np.abs(got - expected) <= 1.01 * (scale_error * 8 + middle))
+        assert np.abs(codes).max() <= 8
+    else:
+        assert np.array_equal(got, expected)
 
 
 def test_every_finite_half_rounds_to_the_nearest_bf16() -> None:
@@ -100,7 +109,7 @@ def test_every_finite_half_rounds_to_the_nearest_bf16() -> None:
 def test_parts_make_the_values(ggml_type: int) -> None:
     n, k = 18, 2 * smallest_k(ggml_type)
     weight = pack(ggml_type, weight_bytes(ggml_type, n, k), n, k)
-    codes, scales, minimums = weight.parts()
+    codes, scales, minimums, _ = weight.parts()
     sub = k // scales.shape[1]
     values = np.repeat(scales, sub, axis=1) * codes.astype(np.float32)
     if minimums is not None:
@@ -112,7 +121,7 @@ def test_parts_make_the_values(ggml_type: int) -> None:
 def test_packed_size_is_close_to_the_file(ggml_type: int) -> None:
     n, k = 16, 512
     data = weight_bytes(ggml_type, n, k)
-    assert pack(ggml_type, data, n, k).nbytes <= data.size * 1.04
+    assert pack(ggml_type, data, n, k).nbytes <= data.size * 1.05
 
 
 @every_isa
@@ -220,7 +229,7 @@ def test_bias_then_add(isa: str) -> None:
 @given(
     hnp.arrays(
         np.float32,
-        st.tuples(st.integers(1, 3), st.integers(1, 70)),
+        st.tuples(st.integers(1, 3), st.integers(1, 300)),
         elements=st.floats(width=32, allow_nan=True, allow_infinity=True, allow_subnormal=True),
     )
 )
@@ -228,7 +237,7 @@ def test_rows_are_quantized_as_the_twin_does(isa: str, x: np.ndarray) -> None:
     for got, expected in zip(_native.quantize_rows(isa, x), twin.quantize_rows(x), strict=True):
         assert got.dtype == expected.dtype
         assert np.array_equal(got, expected, equal_nan=got.dtype == np.float32)
-    padded = np.zeros((len(x), -(-x.shape[1] // 32) * 32), np.float32)
+    padded = np.zeros((len(x), -(-x.shape[1] // 64) * 64), np.float32)
     padded[:, : x.shape[1]] = x
     assert np.array_equal(_native.bf16_rows(isa, x), twin.round_to_bf16(padded))
 

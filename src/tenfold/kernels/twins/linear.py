@@ -8,61 +8,84 @@ import numpy as np
 from numpy.typing import NDArray
 
 GROUP = 32
-REFINE_ABOVE = np.float32(1.75)
-LOW_STEPS = np.float32(254)
+PAIR = 64
+BLOCK = 256
+OUTLIER_ABOVE = np.float32(1.5)
+LEVELS = np.float32(31)
+LEAST = np.float32(1e-30)
 
 Float32 = NDArray[np.float32]
 Int32 = NDArray[np.int32]
 
 
 class QuantizedRows(NamedTuple):
-    """Rows in int8: x = scale * q, and scale * (q + low / 254) in refined groups of 32 columns.
+    """Rows in int8: x = scale * q + outliers.
 
-    q and low are int8 (rows, k rounded up to 32); scale float32, sum and low_sum int32 and refined uint8 are
-    (rows, groups). low and low_sum are 0 where a group is not refined.
+    q is int8 (rows, k rounded up to 64); scale float32 and sum int32 (of q) are (rows, groups of 32), unit
+    float32 (rows, blocks of 256): a scale is 1 to 31 of its block's. outliers float32 (rows, k) are 0 but where an
+    element was cut off.
     """
 
     q: NDArray[np.int8]
     scale: Float32
     sum: Int32
-    refined: NDArray[np.uint8]
-    low: NDArray[np.int8]
-    low_sum: Int32
+    unit: Float32
+    outliers: Float32
 
 
 def quantize_rows(x: Float32) -> QuantizedRows:
     """Quantize float32 rows (rows, k).
 
-    scale = max|x| / 127 and q = round-half-even(x / scale); a group with a NaN or an infinity has q = 0 and
-    scale = NaN. Groups whose scale is above 1.75 times the row's mean scale are refined.
+    Elements above a bound are outliers; what a group's scale is made for ends at the bound. Scales are 1 to 31
+    units of their block of 256, and q = round-half-even(x / scale). A block with a NaN or an infinity has q = 0
+    and a scale of NaN.
     """
-    rows, k = x.shape
+    return QuantizedRows(*(np.stack(part) for part in zip(*(_quantize_row(row) for row in x), strict=True)))
+
+
+def outlier_bound(cells: Float32, most: Float32, k: int) -> np.float32:
+    """The bound of a row: 1.5 times the mean largest |x| of a group, or more if too many elements pass that."""
+    lanes = np.zeros(8, np.float32)
     groups = -(-k // GROUP)
-    padded = np.zeros((rows, groups * GROUP), np.float32)
-    padded[:, :k] = x
-    cells = padded.reshape(rows, groups, GROUP)
-    finite = np.all(np.isfinite(cells), axis=2, keepdims=True)
-    cells = np.where(finite, cells, np.float32(0))
-    scale = (np.abs(cells).max(axis=2) / np.float32(127)).astype(np.float32)
-    divisor = np.where(scale > 0, scale, np.float32(1))[..., None]
-    quotient = np.where(scale[..., None] > 0, cells / divisor, np.float32(0))
-    q = np.rint(np.clip(quotient, -127, 127)).astype(np.int8)
-    scale = np.where(finite[..., 0], scale, np.float32("nan"))
-    total = np.zeros(rows, np.float32)
+    for group in range(groups):  # in the kernels' order
+        lanes[group % 8] += most[group]
+    total = ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]))
+    bound: np.float32 = OUTLIER_ABOVE * np.float32(total / np.float32(groups))
+    while np.count_nonzero(np.abs(cells) > bound) > k // GROUP + 4:
+        bound *= np.float32(1.25)
+    return bound
+
+
+def _quantize_row(
+    x: Float32,
+) -> tuple[NDArray[np.int8], Float32, Int32, Float32, Float32]:
+    k = len(x)
+    groups = -(-k // PAIR) * 2
+    cells = np.zeros((groups, GROUP), np.float32)
+    cells.reshape(-1)[:k] = x
+    most = np.where(np.isnan(cells).any(axis=1), np.float32("nan"), np.abs(cells).max(axis=1))
     with np.errstate(over="ignore", invalid="ignore"):
-        for group in range(groups):  # in order, as the kernels sum
-            total += scale[:, group]
-    refined = scale > (REFINE_ABOVE * (total / np.float32(groups)))[:, None]
-    left = (quotient - q.astype(np.float32)) * LOW_STEPS
-    low = np.rint(np.clip(np.where(refined[..., None], left, np.float32(0)), -127, 127)).astype(np.int8)
-    return QuantizedRows(
-        q.reshape(rows, -1),
-        scale,
-        q.sum(axis=2, dtype=np.int32),
-        refined.astype(np.uint8),
-        low.reshape(rows, -1),
-        low.sum(axis=2, dtype=np.int32),
-    )
+        bound = outlier_bound(cells, most, k)
+        q = np.zeros((groups, GROUP), np.int8)
+        scale = np.zeros(groups, np.float32)
+        unit = np.zeros(-(-k // BLOCK), np.float32)
+        for number, first in enumerate(range(0, groups, BLOCK // GROUP)):
+            block = slice(first, min(groups, first + BLOCK // GROUP))
+            size = np.where(bound < most[block], bound, most[block])
+            if not np.isfinite(most[block]).all():
+                scale[block] = unit[number] = np.float32("nan")
+                continue
+            top = size.max()
+            if top < LEAST:
+                continue
+            level = np.clip(np.ceil(size / top * LEVELS), 1, LEVELS)
+            unit[number] = top / np.float32(127 * 31)
+            scale[block] = unit[number] * level
+            inverse = (np.float32(1) / scale[block])[:, None]
+            q[block] = np.rint(np.clip(cells[block] * inverse, -127, 127)).astype(np.int8)
+        beyond = cells - scale[:, None] * q.astype(np.float32)
+        outliers = np.where(np.abs(cells) > bound, beyond, np.float32(0)).reshape(-1)[:k]
+    return q.reshape(-1), scale, q.sum(axis=1, dtype=np.int32), unit, outliers
 
 
 def round_to_bf16(x: Float32) -> NDArray[np.uint16]:
@@ -93,36 +116,89 @@ def fused_multiply_add(a: Float32, b: Float32, c: Float32) -> Float32:
 
 
 def multiply(
-    codes: Int32, scales: Float32, minimums: Float32 | None, x: Float32, bias: Float32 | None = None
+    codes: Int32,
+    scales: Float32,
+    minimums: Float32 | None,
+    units: Float32 | None,
+    x: Float32,
+    bias: Float32 | None = None,
 ) -> Float32:
     """Product of rows and an integer weight, bit for bit as the native kernels make it.
 
     Args:
         codes: int32 (n, k); scales and minimums: float32 (n, k / s) with s = 32 or 16. A weight's value is
-            scale * code + minimum. As `PackedWeight.parts()` gives them.
+            scale * code + minimum. units: float32 (n, blocks of 256) of 4-bit formats. As
+            `PackedWeight.parts()` gives them.
         x: float32 (rows, k). bias: float32 (n,).
 
     Returns:
         float32 (rows, n).
     """
     rows = quantize_rows(x)
-    n, k = codes.shape
-    sub = k // scales.shape[1]
-    y = np.zeros((len(x), n), np.float32)
-    for g in range(k // GROUP):
-        parts = [(rows.q, rows.scale[:, g, None])]
-        if rows.refined[:, g].any():
-            low_scale = rows.scale[:, g, None] / LOW_STEPS
-            parts.append((rows.low, np.where(rows.refined[:, g, None] > 0, low_scale, np.float32(0))))
-        for q, group_scale in parts:
-            for s in range(g * GROUP // sub, (g + 1) * GROUP // sub):
-                taken = q[:, s * sub : (s + 1) * sub].astype(np.int32)
-                dot = (taken @ codes[:, s * sub : (s + 1) * sub].T).astype(np.float32)
-                y = fused_multiply_add(dot, scales[None, :, s] * group_scale, y)
-                if minimums is not None:
-                    weighted = group_scale * taken.sum(axis=1, keepdims=True).astype(np.float32)
-                    y = fused_multiply_add(np.broadcast_to(minimums[None, :, s], y.shape), weighted, y)
+    y = np.zeros((len(x), len(codes)), np.float32)
+    sub = codes.shape[1] // scales.shape[1]
+    weights = np.repeat(scales, sub, axis=1) * codes.astype(np.float32)
+    if minimums is not None:
+        weights = weights + np.repeat(minimums, sub, axis=1)
+    for i in np.flatnonzero(rows.outliers.any(axis=0)):
+        taken = rows.outliers[:, i, None]
+        y = np.where(taken != 0, fused_multiply_add(np.broadcast_to(weights[None, :, i], y.shape), taken, y), y)
+    if units is None:
+        y = _add_groups(codes, scales, minimums, rows, y)
+    else:
+        y = _add_blocks(codes, scales, minimums, units, rows, y)
     return y if bias is None else y + bias
+
+
+def _add_groups(
+    codes: Int32, scales: Float32, minimums: Float32 | None, rows: QuantizedRows, y: Float32
+) -> Float32:
+    sub = codes.shape[1] // scales.shape[1]
+    for s in range(scales.shape[1]):
+        group_scale = rows.scale[:, s * sub // GROUP, None]
+        taken = rows.q[:, s * sub : (s + 1) * sub].astype(np.int32)
+        dot = (taken @ codes[:, s * sub : (s + 1) * sub].T).astype(np.float32)
+        y = fused_multiply_add(dot, scales[None, :, s] * group_scale, y)
+        if minimums is not None:
+            weighted = group_scale * taken.sum(axis=1, keepdims=True).astype(np.float32)
+            y = fused_multiply_add(np.broadcast_to(minimums[None, :, s], y.shape), weighted, y)
+    return y
+
+
+def _add_blocks(
+    codes: Int32,
+    scales: Float32,
+    minimums: Float32 | None,
+    units: Float32,
+    rows: QuantizedRows,
+    y: Float32,
+) -> Float32:
+    """4-bit formats: minimums of a block first, in bfloat16, then its dots, summed in whole numbers."""
+    groups = scales.shape[1]
+    for block in range(units.shape[1]):
+        first, end = block * BLOCK // GROUP, min(groups, (block + 1) * BLOCK // GROUP)
+        unit = rows.unit[:, block, None]
+        total = np.zeros(y.shape, np.int32)
+        for g in range(first, end):
+            taken = rows.q[:, g * GROUP : (g + 1) * GROUP].astype(np.int32)
+            if minimums is not None:
+                weighted = rows.scale[:, g, None] * rows.sum[:, g, None].astype(np.float32)
+                y = y + minimums[None, :, g] * _from_bf16(round_to_bf16(weighted))
+            dot = taken @ codes[:, g * GROUP : (g + 1) * GROUP].T
+            level = _whole(rows.scale[:, g, None], unit)
+            total += dot * _whole(scales[None, :, g], units[None, :, block]) * level
+        y = fused_multiply_add(total.astype(np.float32), units[None, :, block] * unit, y)
+    return y
+
+
+def _whole(scale: Float32, unit: Float32) -> Int32:
+    """How many units a scale is."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.nan_to_num(np.rint(scale / unit)).astype(np.int32)
+
+
+def _from_bf16(bits: NDArray[np.uint16]) -> Float32:
+    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
 def multiply_bf16(weight: Float32, x: Float32, bias: Float32 | None = None) -> Float32:
