@@ -1,15 +1,16 @@
 // Speed of the linear kernels by shape and format: GOPS (a multiply and an add are two) and bytes of weights a second.
 //
 //   cmake -S . -B build/bench -DTENFOLD_BENCH=ON && cmake --build build/bench --target linear_bench
-//   build/bench/linear_bench [isa] [threads] [seconds a case]
+//   build/bench/linear_bench [isa] [threads] [seconds a case] [type]
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <random>
+#include <string>
 #include <vector>
 
-#include "../src/linear.hpp"
+#include "../src/activations.hpp"
 
 using namespace tenfold;
 
@@ -18,7 +19,7 @@ namespace {
 struct Case { const char* name; int type, block, bytes; std::vector<int> scales; };
 
 const Case kCases[] = {{"q4_1", 3, 32, 20, {0, 2}}, {"q4_k", 12, 256, 144, {0, 2}}, {"q6_k", 14, 256, 210, {208}},
-                       {"q8_0", 8, 32, 34, {0}}, {"bf16", 30, 1, 2, {0}}};
+                       {"q4_0", 2, 32, 18, {0}}, {"q8_0", 8, 32, 34, {0}}, {"bf16", 30, 1, 2, {0}}};
 
 std::shared_ptr<const PackedWeight> random_weight(const Case& c, int n, int k, ThreadPool& pool) {
   std::mt19937 random(1);
@@ -29,34 +30,37 @@ std::shared_ptr<const PackedWeight> random_weight(const Case& c, int n, int k, T
   return pack_weight(c.type, data.data(), data.size(), n, k, pool);
 }
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+// Time of this thread alone, so that other programs do not count; with several threads, time on the clock.
+double now(bool alone) {
+  timespec t;
+  clock_gettime(alone ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
 // Best time of a product of `rows` rows with a set of weights that together pass the caches.
 double measure(const LinearKernels& kernels, const std::vector<std::shared_ptr<const PackedWeight>>& weights, int rows,
                int n, int k, double seconds, ThreadPool& pool) {
   std::vector<float> x(static_cast<size_t>(rows) * k), y(static_cast<size_t>(rows) * n);
-  const ActivationStore store(rows, k);
-  const Activations view = store.view(k);
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * 2654435761u % 1000) - 500.f;
-  for (int r = 0; r < rows; ++r) {
-    kernels.quantize_row(&x[r * k], k, view.row(r));
-    kernels.bf16_row(&x[r * k], k, view.bf16 + static_cast<size_t>(r) * k);
-  }
+  const Form form = weight_form(*weights[0]);
+  ActivationStore store(kernels, rows, k, form);
+  store.plan(rows);
+  for (int r = 0; r < rows; ++r) store.put(&x[static_cast<size_t>(r) * k], k, r, form);
+  const Activations view = store.view(k);
+  const int tiles = static_cast<int>(view.tiles->size());
   const LinearOut out{y.data(), n, nullptr, false};
   const int panels = weight_panels(*weights[0]), tasks = 4 * pool.size(), step = (panels + tasks - 1) / tasks;
   double best = 1e9;
-  const double stop = now() + seconds;
+  const double stop = now(pool.size() == 1) + seconds;
   do {
-    const double start = now();
+    const double start = now(pool.size() == 1);
     for (const auto& w : weights)
       pool.run(tasks, [&](int task, int) {
         const int begin = std::min(task * step, panels), end = std::min(begin + step, panels);
-        if (begin < end) kernels.multiply(*w, view, 0, rows, begin, end, out);
+        if (begin < end) kernels.multiply(*w, view, 0, tiles, begin, end, out);
       });
-    best = std::min(best, (now() - start) / weights.size());
-  } while (now() < stop);
+    best = std::min(best, (now(pool.size() == 1) - start) / weights.size());
+  } while (now(pool.size() == 1) < stop);
   return best;
 }
 
@@ -71,7 +75,7 @@ int main(int argc, char** argv) {
   std::printf("%s, %d threads\n%-6s %6s %6s %5s %9s %9s\n", isa_name(isa), threads, "type", "k", "n", "rows", "GOPS",
               "GB/s");
   for (const Case& c : kCases)
-    for (const auto& [k, n] : {std::pair<int, int>{576, 1536}, {1536, 8960}}) {
+    if (argc < 5 || std::string(argv[4]) == c.name) for (const auto& [k, n] : {std::pair<int, int>{576, 1536}, {1536, 8960}}) {
       if (k % c.block != 0) continue;
       std::vector<std::shared_ptr<const PackedWeight>> weights;
       size_t held = 0;

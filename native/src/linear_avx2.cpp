@@ -129,10 +129,10 @@ inline void add_dots(const uint8_t* codes, const Scales& scales, const uint8_t* 
 }
 
 template <LayoutId id, int R>
-inline void group_tile(const uint8_t* panel, const uint8_t* rows, int k, float* y) {
+inline void group_block(const uint8_t* panel, const uint8_t* rows, int groups, float* y) {
   constexpr Layout layout = layout_of(id);
   alignas(64) uint8_t codes[512];
-  for (int at = 0; at < k; at += layout.block) {
+  for (int at = 0; at < groups * kGroup; at += layout.block) {
     const __m256 scale[2] = {load_f16(panel), load_f16(panel + 16)};
     __m256 minimum[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
     if constexpr (layout.min) {
@@ -215,47 +215,43 @@ inline void add_minimums(const uint8_t* head, int pairs, int p, const uint8_t* r
 
 // See linear_generic.cpp for the order of operations.
 template <LayoutId id, int R>
-inline void paired_tile(const uint8_t* panel, const uint8_t* rows, int k, float* y) {
+inline void paired_block(const uint8_t* panel, const uint8_t* rows, int groups, float* y) {
   constexpr Layout layout = layout_of(id);
   alignas(64) uint8_t codes[512];
   alignas(64) __m256i sums[R][2], high[R][2];
-  for (int block = 0; block < blocks_of(k); ++block) {
-    const int pairs = pairs_in_block(k, block);
-    const uint8_t* planes = panel + layout.head_bytes(pairs);
-    const uint8_t* record = rows + block_start_bytes(pairs) * R;
-    for (int r = 0; r < R; ++r) sums[r][0] = sums[r][1] = _mm256_setzero_si256();
-    for (int p = 0; p < pairs; ++p, planes += 2 * layout.group_bytes(), record += kPairBytes * R) {
-      if constexpr (layout.min) add_minimums<id, R>(panel, pairs, p, rows, y);
-      const uint8_t* words = record + R * kPair;
-      __m256i dot[R][2];
-      unpack_group<4>(planes, codes);
-      dots_of_group<R>(codes, record, dot);
-      for (int r = 0; r < R; ++r)  // the sum of both pairs into the upper half
-        for (int h = 0; h < 2; ++h) high[r][h] = _mm256_add_epi16(dot[r][h], _mm256_slli_epi32(dot[r][h], 16));
-      unpack_group<4>(planes + layout.group_bytes(), codes);
-      dots_of_group<R>(codes, record + kGroup, dot);
-      for (int h = 0; h < 2; ++h) {
-        const __m256i scales = pair_scales<id>(panel, p, h);
-        for (int r = 0; r < R; ++r) {
-          const __m256i low = _mm256_add_epi16(dot[r][h], _mm256_srli_epi32(dot[r][h], 16));
-          const __m256i both = _mm256_add_epi16(_mm256_blend_epi16(low, high[r][h], 0xaa), broadcast_word(words + R * 8 + r * 4));
-          const __m256i factors = _mm256_mullo_epi16(scales, broadcast_word(words + R * 12 + r * 4));
-          sums[r][h] = _mm256_add_epi32(sums[r][h], _mm256_madd_epi16(both, factors));
-        }
-      }
-    }
+  const int pairs = (groups + 1) / 2;
+  const uint8_t* planes = panel + layout.head_bytes(pairs);
+  const uint8_t* record = rows + block_start_bytes(pairs) * R;
+  for (int r = 0; r < R; ++r) sums[r][0] = sums[r][1] = _mm256_setzero_si256();
+  for (int p = 0; p < pairs; ++p, planes += 2 * layout.group_bytes(), record += kPairBytes * R) {
+    if constexpr (layout.min) add_minimums<id, R>(panel, pairs, p, rows, y);
+    const uint8_t* words = record + R * kPair;
+    __m256i dot[R][2];
+    unpack_group<4>(planes, codes);
+    dots_of_group<R>(codes, record, dot);
+    for (int r = 0; r < R; ++r)  // the sum of both pairs into the upper half
+      for (int h = 0; h < 2; ++h) high[r][h] = _mm256_add_epi16(dot[r][h], _mm256_slli_epi32(dot[r][h], 16));
+    unpack_group<4>(planes + layout.group_bytes(), codes);
+    dots_of_group<R>(codes, record + kGroup, dot);
     for (int h = 0; h < 2; ++h) {
-      __m256 unit;
-      if constexpr (layout.is_fine()) unit = _mm256_castsi256_ps(load(panel + 32 * h));
-      else unit = load_f16(panel + 16 * h);
+      const __m256i scales = pair_scales<id>(panel, p, h);
       for (int r = 0; r < R; ++r) {
-        float* to = y + r * kPanel + 8 * h;
-        _mm256_store_ps(to, _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums[r][h]), _mm256_mul_ps(unit, broadcast_float(rows + r * 4)),
-                                            _mm256_load_ps(to)));
+        const __m256i low = _mm256_add_epi16(dot[r][h], _mm256_srli_epi32(dot[r][h], 16));
+        const __m256i both = _mm256_add_epi16(_mm256_blend_epi16(low, high[r][h], 0xaa), broadcast_word(words + R * 8 + r * 4));
+        const __m256i factors = _mm256_mullo_epi16(scales, broadcast_word(words + R * 12 + r * 4));
+        sums[r][h] = _mm256_add_epi32(sums[r][h], _mm256_madd_epi16(both, factors));
       }
     }
-    panel += layout.block_bytes(pairs);
-    rows += (block_start_bytes(pairs) + kPairBytes * pairs) * R;
+  }
+  for (int h = 0; h < 2; ++h) {
+    __m256 unit;
+    if constexpr (layout.is_fine()) unit = _mm256_castsi256_ps(load(panel + 32 * h));
+    else unit = load_f16(panel + 16 * h);
+    for (int r = 0; r < R; ++r) {
+      float* to = y + r * kPanel + 8 * h;
+      _mm256_store_ps(to, _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums[r][h]), _mm256_mul_ps(unit, broadcast_float(rows + r * 4)),
+                                          _mm256_load_ps(to)));
+    }
   }
 }
 
@@ -293,14 +289,87 @@ inline __m256 load_first(const float* x, int count) {
   return _mm256_maskload_ps(x, _mm256_cmpgt_epi32(_mm256_set1_epi32(count), lanes));
 }
 
+// `width` bits of element `e` of a group, from its plane; half a panel.
+template <int width>
+inline __m256i element_bits(const uint8_t* plane, int e) {
+  const int quad = e / 4, per_vector = 8 / width;
+  const __m128i by = _mm_cvtsi32_si128(e % 4 * 8 + width * (quad % per_vector));
+  return _mm256_and_si256(_mm256_srl_epi32(load(plane + quad / per_vector * 64), by), _mm256_set1_epi32((1 << width) - 1));
+}
+
+template <int bits>
+inline __m256i element_codes(const uint8_t* planes, int e) {
+  if constexpr (bits == 8) return element_bits<8>(planes, e);
+  const __m256i low = bits <= 3 ? element_bits<2>(planes, e) : element_bits<4>(planes, e);
+  if constexpr (bits == 3) return _mm256_or_si256(low, _mm256_slli_epi32(element_bits<1>(planes + 128, e), 2));
+  if constexpr (bits == 5) return _mm256_or_si256(low, _mm256_slli_epi32(element_bits<1>(planes + 256, e), 4));
+  if constexpr (bits == 6) return _mm256_or_si256(low, _mm256_slli_epi32(element_bits<2>(planes + 256, e), 4));
+  return low;
+}
+
+// Signed 16 bits of group g out of pairs, the second group's low.
+inline __m256i half_of_pair(const uint8_t* pairs, int g) {
+  const __m256i both = load(pairs + g / 2 * 64);
+  return _mm256_srai_epi32(g % 2 == 0 ? both : _mm256_slli_epi32(both, 16), 16);
+}
+
+// The values of an element's weights in half h of the columns.
+template <LayoutId id>
+inline __m256 half_column(const Place<id>& place, int h) {
+  constexpr Layout layout = layout_of(id);
+  const uint8_t* head = place.head;
+  const __m256i raw = element_codes<layout.bits>(place.planes + 32 * h, place.element);
+  const __m256 codes = _mm256_cvtepi32_ps(_mm256_sub_epi32(raw, _mm256_set1_epi32(layout.offset)));
+  __m256 scale, minimum = _mm256_setzero_ps();
+  if constexpr (layout.is_fine()) {
+    const __m256i units = half_of_pair(head + 64 + 32 * h, place.group);
+    scale = _mm256_mul_ps(_mm256_loadu_ps(reinterpret_cast<const float*>(head) + 8 * h), _mm256_cvtepi32_ps(units));
+    if constexpr (layout.min)
+      minimum = _mm256_castsi256_ps(
+          _mm256_slli_epi32(half_of_pair(head + 64 * (1 + place.pairs) + 32 * h, place.group), 16));
+  } else {
+    const __m256 sign = layout.is_super() ? _mm256_set1_ps(-0.f) : _mm256_setzero_ps();
+    __m256 scales[2], minimums[2] = {minimum, minimum};
+    for (int i = 0; i < 2; ++i) {
+      scales[i] = load_f16(head + 16 * i);
+      if constexpr (layout.min) minimums[i] = _mm256_xor_ps(load_f16(head + 32 + 16 * i), sign);
+    }
+    Scales of_group;
+    group_scales<id>(head + layout.head_bytes() - 256, place.group, scales, minimums, of_group);
+    const int s = layout.subs() == 2 ? place.sub % 2 : 0;
+    scale = of_group.scale[s][h];
+    if constexpr (layout.paired()) minimum = k4_minimums(head, place.group, h);
+    else if constexpr (layout.min) minimum = of_group.minimum[s][h];
+  }
+  const __m256 value = _mm256_mul_ps(scale, codes);
+  return layout.min ? _mm256_add_ps(value, minimum) : value;
+}
+
 struct Avx2 {
   static constexpr int kTiles[] = {1, 2, 4};
 
   template <LayoutId id, int R>
-  static void tile(const uint8_t* panel, const uint8_t* records, int k, float* y) {
-    if constexpr (layout_of(id).bits == 16) half_tile<R>(panel, records, k, y);
-    else if constexpr (layout_of(id).paired()) paired_tile<id, R>(panel, records, k, y);
-    else group_tile<id, R>(panel, records, k, y);
+  static void block(const uint8_t* panel, const uint8_t* records, int groups, float* y) {
+    if constexpr (layout_of(id).paired()) paired_block<id, R>(panel, records, groups, y);
+    else group_block<id, R>(panel, records, groups, y);
+  }
+
+  template <int R>
+  static void halves(const uint8_t* panel, const uint8_t* records, int k, float* y) { half_tile<R>(panel, records, k, y); }
+
+  template <LayoutId id>
+  static void outliers(const uint8_t* panel, int groups, const TileOutlier* from, const TileOutlier* end, float* y) {
+    while (from < end) {
+      const int32_t k = from->k;
+      const Place<id> place(panel, groups, k % kBlock);
+      const __m256 left = half_column<id>(place, 0), right = half_column<id>(place, 1);
+      for (; from < end && from->k == k; ++from) {
+        float* to = y + from->lane * kPanel;
+        const __m256 value = _mm256_set1_ps(from->value);
+        _mm256_store_ps(to, _mm256_fmadd_ps(value, left, _mm256_load_ps(to)));
+        _mm256_store_ps(to + 8, _mm256_fmadd_ps(value, right, _mm256_load_ps(to + 8)));
+      }
+    }
   }
 
   static uint32_t most(const float* x, int count) {

@@ -101,18 +101,10 @@ inline Scales group_scales(const uint8_t* subs, int group, __m512 scale, __m512 
   return out;
 }
 
-// `q` is the first lane's; lanes are `stride` bytes apart.
-template <int bits, int R, int stride, int quad>
-inline void add_quad(const uint8_t* planes, const uint8_t* q, __m512i dot[R]) {
+template <int bits, int R, int quad>
+inline void add_quad(const uint8_t* planes, const uint8_t* record, __m512i dot[R]) {
   const __m512i w = unpack_quad<bits, quad>(planes);
-  for (int r = 0; r < R; ++r) dot[r] = add_dot(dot[r], w, q + r * stride + quad * 4);
-}
-
-template <int bits, int R, int stride, int first, int count>
-inline void add_quads(const uint8_t* planes, const uint8_t* q, __m512i dot[R]) {
-  [&]<int... quad>(std::integer_sequence<int, quad...>) {
-    (add_quad<bits, R, stride, first + quad>(planes, q, dot), ...);
-  }(std::make_integer_sequence<int, count>());
+  for (int r = 0; r < R; ++r) dot[r] = add_dot(dot[r], w, record + r * kGroup + quad * 4);
 }
 
 constexpr int log2_of(int power) { return power <= 1 ? 0 : 1 + log2_of(power / 2); }
@@ -130,7 +122,9 @@ inline void add_dots(const uint8_t* planes, const Scales& scales, const uint8_t*
     if constexpr (layout.offset > 0)
       dot[r] = _mm512_sub_epi32(dot[r], _mm512_slli_epi32(broadcast_word(sums + r * 4), log2_of(layout.offset)));
   }
-  add_quads<layout.bits, R, kGroup, s * quads, quads>(planes, record, dot);
+  [&]<int... quad>(std::integer_sequence<int, quad...>) {
+    (add_quad<layout.bits, R, s * quads + quad>(planes, record, dot), ...);
+  }(std::make_integer_sequence<int, quads>());
   for (int r = 0; r < R; ++r) {
     const __m512 scale = _mm512_mul_ps(scales.scale[s], broadcast_float(record + R * kGroup + r * 4));
     y[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r]), scale, y[r]);
@@ -152,19 +146,17 @@ inline void half_tile(const uint8_t* panel, const uint8_t* rows, int k, __m512 y
   }
 }
 
-// With few rows memory is the limit: asks for what comes `kAhead` bytes later.
+// Asks memory for what comes `kAhead` bytes later.
 constexpr int kAhead = 2048;
-template <int R>
 inline void ask_ahead(const uint8_t* from, int bytes) {
-  if constexpr (R <= 4)
-    for (int line = 0; line < bytes; line += 64)
-      _mm_prefetch(reinterpret_cast<const char*>(from + kAhead + line), _MM_HINT_T0);
+  for (int line = 0; line < bytes; line += 64)
+    _mm_prefetch(reinterpret_cast<const char*>(from + kAhead + line), _MM_HINT_T0);
 }
 
 template <LayoutId id, int R>
-inline void group_tile(const uint8_t* panel, const uint8_t* rows, int k, __m512 y[R]) {
+inline void group_block(const uint8_t* panel, const uint8_t* rows, int groups, __m512 y[R]) {
   constexpr Layout layout = layout_of(id);
-  for (int at = 0; at < k; at += layout.block) {
+  for (int at = 0; at < groups * kGroup; at += layout.block) {
     const __m512 scale = load_f16(panel);
     __m512 minimum = _mm512_setzero_ps();
     if constexpr (layout.min) minimum = load_f16(panel + 32);
@@ -173,7 +165,7 @@ inline void group_tile(const uint8_t* panel, const uint8_t* rows, int k, __m512 
     const uint8_t* subs = panel + layout.head_bytes() - 256;
     panel += layout.head_bytes();
     for (int g = 0; g < layout.block / kGroup; ++g, panel += layout.group_bytes(), rows += kGroupBytes * R) {
-      ask_ahead<R>(panel, layout.block_bytes() * kGroup / layout.block);
+      ask_ahead(panel, layout.block_bytes() * kGroup / layout.block);
       const Scales scales = group_scales<id>(subs, g, scale, minimum);
       add_dots<id, R, 0>(panel, scales, rows, y);
       if constexpr (layout.subs() == 2) add_dots<id, R, 1>(panel, scales, rows, y);
@@ -239,14 +231,24 @@ inline void paired_block(const uint8_t* head, const uint8_t* rows, float* y) {
   for (int r = 0; r < R; ++r) sums[r] = _mm512_setzero_si512();
 #pragma GCC unroll 1
   for (int p = 0; p < pairs; ++p, planes += 2 * layout.group_bytes(), record += kPairBytes * R) {
-    ask_ahead<R>(planes, 2 * layout.group_bytes() + layout.head_bytes(pairs) / pairs);
+    ask_ahead(planes, 2 * layout.group_bytes() + layout.head_bytes(pairs) / pairs);
     const uint8_t* words = record + R * kPair;
     __m512i dot[R];
     for (int r = 0; r < R; ++r) dot[r] = broadcast_word(words + r * 4);
-    add_quads<4, R, kPair, 0, 8>(planes, record, dot);
+#pragma GCC unroll 4
+    for (int v = 0; v < 4; ++v) {
+      const __m512i even = unpack_quad<4, 0>(planes + 64 * v), odd = unpack_quad<4, 1>(planes + 64 * v);
+      for (int r = 0; r < R; ++r) dot[r] = add_dot(dot[r], even, record + r * kPair + v * 8);
+      for (int r = 0; r < R; ++r) dot[r] = add_dot(dot[r], odd, record + r * kPair + v * 8 + 4);
+    }
     for (int r = 0; r < R; ++r)
       dot[r] = _mm512_add_epi32(_mm512_slli_epi32(dot[r], 16), broadcast_word(words + R * 4 + r * 4));
-    add_quads<4, R, kPair, 0, 8>(planes + layout.group_bytes(), record + kGroup, dot);
+#pragma GCC unroll 4
+    for (int v = 4; v < 8; ++v) {
+      const __m512i even = unpack_quad<4, 0>(planes + 64 * v), odd = unpack_quad<4, 1>(planes + 64 * v);
+      for (int r = 0; r < R; ++r) dot[r] = add_dot(dot[r], even, record + r * kPair + v * 8);
+      for (int r = 0; r < R; ++r) dot[r] = add_dot(dot[r], odd, record + r * kPair + v * 8 + 4);
+    }
     const __m512i scales = pair_scales<id>(head, p);
     for (int r = 0; r < R; ++r) {
       const __m512i factors = _mm512_mullo_epi16(scales, broadcast_word(words + R * 12 + r * 4));
@@ -263,37 +265,103 @@ inline void paired_block(const uint8_t* head, const uint8_t* rows, float* y) {
   forget_registers();
 }
 
-template <LayoutId id, int R>
-inline void paired_tile(const uint8_t* panel, const uint8_t* rows, int k, float* y) {
-  constexpr Layout layout = layout_of(id);
-  for (int block = 0; block < blocks_of(k); ++block) {
-    const int pairs = pairs_in_block(k, block);
-    switch (layout.is_fine() ? pairs : 4) {
-      case 1: paired_block<id, R, 1>(panel, rows, y); break;
-      case 2: paired_block<id, R, 2>(panel, rows, y); break;
-      case 3: paired_block<id, R, 3>(panel, rows, y); break;
-      default: paired_block<id, R, 4>(panel, rows, y);
-    }
-    panel += layout.block_bytes(pairs);
-    rows += (block_start_bytes(pairs) + kPairBytes * pairs) * R;
-  }
-}
-
 inline __m512 load_first(const float* x, int count) {
   return _mm512_maskz_loadu_ps(static_cast<__mmask16>(count >= 16 ? 0xffff : count <= 0 ? 0 : (1 << count) - 1), x);
+}
+
+// `width` bits of element `e` of a group, from its plane.
+template <int width>
+inline __m512i element_bits(const uint8_t* plane, int e) {
+  const int quad = e / 4, per_vector = 8 / width;
+  const __m512i words = _mm512_loadu_si512(plane + quad / per_vector * 64);
+  const __m128i by = _mm_cvtsi32_si128(e % 4 * 8 + width * (quad % per_vector));
+  return _mm512_and_si512(_mm512_srl_epi32(words, by), _mm512_set1_epi32((1 << width) - 1));
+}
+
+template <int bits>
+inline __m512i element_codes(const uint8_t* planes, int e) {
+  if constexpr (bits == 8) return element_bits<8>(planes, e);
+  const __m512i low = bits <= 3 ? element_bits<2>(planes, e) : element_bits<4>(planes, e);
+  if constexpr (bits == 3) return _mm512_or_si512(low, _mm512_slli_epi32(element_bits<1>(planes + 128, e), 2));
+  if constexpr (bits == 5) return _mm512_or_si512(low, _mm512_slli_epi32(element_bits<1>(planes + 256, e), 4));
+  if constexpr (bits == 6) return _mm512_or_si512(low, _mm512_slli_epi32(element_bits<2>(planes + 256, e), 4));
+  return low;
+}
+
+// Signed 16 bits of group g out of pairs, the second group's low.
+inline __m512i half_of_pair(const uint8_t* pairs, int g) {
+  const __m512i both = _mm512_loadu_si512(pairs + g / 2 * 64);
+  return _mm512_srai_epi32(g % 2 == 0 ? both : _mm512_slli_epi32(both, 16), 16);
+}
+
+// The values of an element's weights in all columns, as unpack_row gives them.
+template <LayoutId id>
+inline __m512 column_of(const Place<id>& place) {
+  constexpr Layout layout = layout_of(id);
+  const uint8_t* head = place.head;
+  const __m512i offset = _mm512_set1_epi32(layout.offset);
+  const __m512 codes =
+      _mm512_cvtepi32_ps(_mm512_sub_epi32(element_codes<layout.bits>(place.planes, place.element), offset));
+  __m512 scale, minimum = _mm512_setzero_ps();
+  if constexpr (layout.is_fine()) {
+    scale = _mm512_mul_ps(_mm512_loadu_ps(head), _mm512_cvtepi32_ps(half_of_pair(head + 64, place.group)));
+    if constexpr (layout.min)
+      minimum = _mm512_castsi512_ps(_mm512_slli_epi32(half_of_pair(head + 64 * (1 + place.pairs), place.group), 16));
+  } else {
+    minimum = layout.min ? load_f16(head + 32) : minimum;
+    const __m512 negated = layout.is_super() ? _mm512_sub_ps(_mm512_setzero_ps(), minimum) : minimum;
+    const uint8_t* subs = head + layout.head_bytes() - 256;
+    const Scales scales = group_scales<id>(subs, place.group, load_f16(head), negated);
+    const int s = layout.subs() == 2 ? place.sub % 2 : 0;
+    scale = scales.scale[s];
+    if constexpr (layout.paired()) {
+      const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
+      minimum = _mm512_castsi512_ps(_mm512_and_si512(k4_minimum(head, place.group, load_f16(head), minimum), upper));
+    } else if constexpr (layout.min) {
+      minimum = scales.minimum[s];
+    }
+  }
+  __m512 value = _mm512_mul_ps(scale, codes);
+  if constexpr (layout.min) value = _mm512_add_ps(value, minimum);
+  return value;
 }
 
 struct Avx512 {
   static constexpr int kTiles[] = {1, 2, 3, 4, 6, 8, 12};
 
   template <LayoutId id, int R>
-  static void tile(const uint8_t* panel, const uint8_t* records, int k, float* out) {
-    if constexpr (layout_of(id).paired()) return paired_tile<id, R>(panel, records, k, out);
+  static void block(const uint8_t* panel, const uint8_t* records, int groups, float* out) {
+    if constexpr (layout_of(id).paired()) {
+      if (layout_of(id).is_super() || groups > 6) return paired_block<id, R, 4>(panel, records, out);
+      if (groups > 4) return paired_block<id, R, 3>(panel, records, out);
+      if (groups > 2) return paired_block<id, R, 2>(panel, records, out);
+      return paired_block<id, R, 1>(panel, records, out);
+    } else {
+      __m512 y[R];
+      for (int r = 0; r < R; ++r) y[r] = _mm512_load_ps(out + r * kPanel);
+      group_block<id, R>(panel, records, groups, y);
+      for (int r = 0; r < R; ++r) _mm512_store_ps(out + r * kPanel, y[r]);
+    }
+  }
+
+  template <int R>
+  static void halves(const uint8_t* panel, const uint8_t* records, int k, float* out) {
     __m512 y[R];
     for (int r = 0; r < R; ++r) y[r] = _mm512_load_ps(out + r * kPanel);
-    if constexpr (id == LayoutId::bf16) half_tile<R>(panel, records, k, y);
-    else if constexpr (!layout_of(id).paired()) group_tile<id, R>(panel, records, k, y);
+    half_tile<R>(panel, records, k, y);
     for (int r = 0; r < R; ++r) _mm512_store_ps(out + r * kPanel, y[r]);
+  }
+
+  template <LayoutId id>
+  static void outliers(const uint8_t* panel, int groups, const TileOutlier* from, const TileOutlier* end, float* y) {
+    while (from < end) {
+      const int32_t k = from->k;
+      const __m512 column = column_of<id>(Place<id>(panel, groups, k % kBlock));
+      for (; from < end && from->k == k; ++from) {
+        float* to = y + from->lane * kPanel;
+        _mm512_store_ps(to, _mm512_fmadd_ps(_mm512_set1_ps(from->value), column, _mm512_load_ps(to)));
+      }
+    }
   }
 
   static uint32_t most(const float* x, int count) {

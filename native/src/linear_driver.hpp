@@ -4,8 +4,13 @@
 //
 // A variant V provides
 //   static constexpr int kTiles[]                         tile sizes in rows, increasing
-//   template <LayoutId id, int R> static void tile(const uint8_t* panel, const uint8_t* records, int k, float* y)
-//       adds products to y, [R][16], in the order that linear_generic.cpp spells out
+//   template <LayoutId id, int R> static void block(const uint8_t* panel, const uint8_t* records, int groups, float* y)
+//       adds the products of up to 256 k to y, [R][16], in the order that linear_generic.cpp spells out
+//   template <int R> static void halves(const uint8_t* panel, const uint8_t* records, int k, float* y)
+//       the same for all of k of a bf16 panel
+//   template <LayoutId id> static void outliers(const uint8_t* panel, int groups, const TileOutlier* from,
+//                                               const TileOutlier* end, float* y)
+//       adds each outlier times its element's weights, as unpack_row gives them, to its lane of y
 //   static uint32_t most(const float* x, int count)       bits of the largest |x|, count up to kGroup
 //   static int count_above(const float* x, int count, float bound)
 //   static void bf16_row(const float* x, int k, uint16_t* out)
@@ -95,29 +100,6 @@ void quantize_row(const float* x, int k, const QuantizedRow& out) {
   *out.num_outliers = found;
 }
 
-// Values of element `e` of a group, all columns, from its planes: code - offset.
-template <LayoutId id>
-void codes_of(const uint8_t* planes, int e, float* out) {
-  constexpr int bits = layout_of(id).bits;
-  const int quad = e / 4;
-  const auto bits_at = [e](const uint8_t* plane, int width, int q, int c) {
-    const int per_vector = 8 / width;
-    uint32_t word;
-    std::memcpy(&word, plane + q / per_vector * 64 + c * 4, 4);
-    return static_cast<int>((word >> (e % 4 * 8 + width * (q % per_vector))) & ((1u << width) - 1u));
-  };
-  for (int c = 0; c < kPanel; ++c) {
-    int code;
-    if constexpr (bits == 8) code = bits_at(planes, 8, quad, c);
-    else if constexpr (bits <= 3) code = bits_at(planes, 2, quad, c);
-    else code = bits_at(planes, 4, quad, c);
-    if constexpr (bits == 3) code |= bits_at(planes + 128, 1, quad, c) << 2;
-    if constexpr (bits == 5) code |= bits_at(planes + 256, 1, quad, c) << 4;
-    if constexpr (bits == 6) code |= bits_at(planes + 256, 2, quad, c) << 4;
-    out[c] = static_cast<float>(code - layout_of(id).offset);
-  }
-}
-
 // f16 that is finite, without branches, so that loops become vectors.
 inline float finite_f16(uint16_t half) {
   const float size = bits_to_float(static_cast<uint32_t>(half & 0x7fffu) << 13) * 0x1p112f;  // exact
@@ -145,48 +127,42 @@ inline float k4_minimum(const uint8_t* head, int g, int c) {
   return cut_to_bf16(8.f * k4_scale(head, g, c) - taken);
 }
 
-// Values of the weights of all columns at element k, as unpack_row gives them.
+// Bytes of a panel's 256 k that hold so many groups.
 template <LayoutId id>
-void column_of(const uint8_t* panel, int whole_k, int k, float* out) {
+constexpr size_t panel_step(int groups) {
   constexpr Layout layout = layout_of(id);
-  const int number = k / layout.block, e = k % layout.block, g = e / kGroup, s = e / layout.sub;
-  const int pairs = layout.is_fine() ? pairs_in_block(whole_k, number) : 4;
-  const uint8_t* head = panel + static_cast<size_t>(number) * layout.block_bytes();
-  codes_of<id>(head + layout.head_bytes(pairs) + g * layout.group_bytes(), e % kGroup, out);
-  for (int c = 0; c < kPanel; ++c) {
-    float scale, minimum = 0.f;
-    if constexpr (layout.is_fine()) {
-      scale = fine_scale(head, g, c);
-      if (layout.min) minimum = fine_minimum(head, pairs, g, c);
-    } else if constexpr (id == LayoutId::k4) {
-      scale = k4_scale(head, g, c);
-      minimum = k4_minimum(head, g, c);
-    } else {
-      scale = finite_f16(load16(head + 2 * c));
-      if (layout.min) minimum = finite_f16(load16(head + 32 + 2 * c));
-      const uint8_t* subs = head + layout.head_bytes() - 256;
-      if constexpr (layout.nibble_scales()) {
-        const uint8_t both = subs[s * 16 + c];
-        scale *= static_cast<float>(both & 15);
-        minimum *= -static_cast<float>(both >> 4);
-      } else if constexpr (layout.is_super() && layout.min) {
-        scale *= static_cast<float>(subs[s * 32 + c]);
-        minimum *= -static_cast<float>(subs[s * 32 + 16 + c]);
-      } else if constexpr (layout.is_super()) {
-        scale *= static_cast<float>(static_cast<int8_t>(subs[s * 16 + c]));
-      }
-    }
-    out[c] = layout.min ? scale * out[c] + minimum : scale * out[c];
-  }
+  return static_cast<size_t>(layout.block_bytes((groups + 1) / 2)) * (layout.block == kGroup ? groups : 1);
 }
 
+// Where an element's weights lie: `head` of its own block, its group in that, its sub-block, its group's planes.
 template <LayoutId id>
-void add_outliers(const uint8_t* panel, int k, const TileOutlier* outliers, int count, float* y) {
-  alignas(64) float column[kPanel];
-  for (int i = 0; i < count; ++i) {
-    if (i == 0 || outliers[i].k != outliers[i - 1].k) column_of<id>(panel, k, outliers[i].k, column);
-    float* to = y + outliers[i].lane * kPanel;
-    for (int c = 0; c < kPanel; ++c) to[c] = std::fmaf(outliers[i].value, column[c], to[c]);
+struct Place {
+  static constexpr Layout layout = layout_of(id);
+  const uint8_t* head;
+  int pairs, group, sub, element;
+  const uint8_t* planes;
+
+  // Element e of the 256 k at `from`, which hold so many groups.
+  Place(const uint8_t* from, int groups, int e)
+      : head(from + (layout.block == kGroup ? e / kGroup * layout.block_bytes() : 0)), pairs((groups + 1) / 2),
+        group(layout.block == kGroup ? 0 : e / kGroup), sub(e / layout.sub), element(e % kGroup),
+        planes(head + layout.head_bytes(pairs) + group * layout.group_bytes()) {}
+};
+
+// Products of a panel and a tile, added to y. The outliers of 256 k follow their products, when the weights are in the
+// cache.
+template <class V, LayoutId id, int R>
+void tile_of(const uint8_t* panel, const uint8_t* records, const TileOutlier* outliers, int num_outliers, int k, float* y) {
+  const TileOutlier* end = outliers + num_outliers;
+  const int all_groups = (k + kGroup - 1) / kGroup;
+  for (int block = 0; block < blocks_of(k); ++block) {
+    const int groups = std::min(kBlockGroups, all_groups - block * kBlockGroups), pairs = (groups + 1) / 2;
+    V::template block<id, R>(panel, records, groups, y);
+    const TileOutlier* first = outliers;
+    while (outliers < end && outliers->k < (block + 1) * kBlock) ++outliers;
+    V::template outliers<id>(panel, groups, first, outliers, y);
+    panel += panel_step<id>(groups);
+    records += R * (layout_of(id).paired() ? block_start_bytes(pairs) + kPairBytes * pairs : kGroupBytes * groups);
   }
 }
 
@@ -201,10 +177,17 @@ void store_tile(const float* y, int row, int count, int column, int columns, con
 }
 
 template <class V, LayoutId id, int Index = 0>
-void run_tile(int size, const uint8_t* panel, const uint8_t* records, int k, float* y) {
+void run_tile(const PackedWeight& w, const uint8_t* panel, const Activations& x, int number, float* y) {
   if constexpr (Index < static_cast<int>(sizeof V::kTiles / sizeof V::kTiles[0])) {
-    if (size == V::kTiles[Index]) V::template tile<id, V::kTiles[Index]>(panel, records, k, y);
-    else run_tile<V, id, Index + 1>(size, panel, records, k, y);
+    constexpr int R = V::kTiles[Index];
+    constexpr Layout layout = layout_of(id);
+    const RowTile& tile = (*x.tiles)[number];
+    if (tile.size != R) return run_tile<V, id, Index + 1>(w, panel, x, number, y);
+    std::memset(y, 0, sizeof(float) * kPanel * R);
+    if constexpr (layout.bits == 16) V::template halves<R>(panel, x.tile(kHalves, tile.slot), w.k, y);
+    else
+      tile_of<V, id, R>(panel, x.tile(layout.paired() ? kPairs : kGroups, tile.slot), x.tile_outliers(tile.slot),
+                        x.num_outliers[number], w.k, y);
   }
 }
 
@@ -212,20 +195,14 @@ void run_tile(int size, const uint8_t* panel, const uint8_t* records, int k, flo
 template <class V, LayoutId id>
 void multiply_tiles(const PackedWeight& w, const Activations& x, int begin, int end, int panel_begin, int panel_end,
                     const LinearOut& out) {
-  constexpr Form form = layout_of(id).bits == 16 ? kHalves : layout_of(id).paired() ? kPairs : kGroups;
   const std::vector<RowTile>& tiles = *x.tiles;
-  constexpr int most = V::kTiles[sizeof V::kTiles / sizeof V::kTiles[0] - 1];
-  alignas(64) float y[most * kPanel];
+  alignas(64) float y[V::kTiles[sizeof V::kTiles / sizeof V::kTiles[0] - 1] * kPanel];
   for (int panel = panel_begin; panel < panel_end; ++panel) {
     const int column = panel * kPanel, columns = std::min(kPanel, w.n - column);
     for (int t = begin; t < end; ++t) {
-      const RowTile& tile = tiles[t];
-      std::memset(y, 0, sizeof(float) * kPanel * tile.size);
-      if constexpr (form != kHalves)
-        add_outliers<id>(w.panel(panel), w.k, x.tile_outliers(tile.slot), x.num_outliers[t], y);
-      run_tile<V, id>(tile.size, w.panel(panel), x.tile(form, tile.slot), w.k, y);
-      if (columns == kPanel) store_tile(y, tile.row, tile.count, column, kPanel, out);
-      else store_tile(y, tile.row, tile.count, column, columns, out);
+      run_tile<V, id>(w, w.panel(panel), x, t, y);
+      if (columns == kPanel) store_tile(y, tiles[t].row, tiles[t].count, column, kPanel, out);
+      else store_tile(y, tiles[t].row, tiles[t].count, column, columns, out);
     }
   }
 }

@@ -87,12 +87,12 @@ void add_group(const int16_t codes[kGroup][kPanel], const Scales& scales, const 
 }
 
 template <LayoutId id, int R>
-void group_tile(const uint8_t* panel, const uint8_t* rows, int k, float* y) {
+void group_block(const uint8_t* panel, const uint8_t* rows, int groups, float* y) {
   constexpr Layout layout = layout_of(id);
   float scale[kPanel], minimum[kPanel] = {};
   int16_t codes[kGroup][kPanel];
   Scales scales;
-  for (int at = 0; at < k; at += layout.block, panel += layout.block_bytes()) {
+  for (int at = 0; at < groups * kGroup; at += layout.block, panel += layout.block_bytes()) {
     load_f16(panel, scale);
     if (layout.min) load_f16(panel + 32, minimum);
     for (int g = 0; g < layout.block / kGroup; ++g, rows += kGroupBytes * R) {
@@ -126,41 +126,37 @@ void paired_head(const uint8_t* head, int pairs, PairedHead& out) {
 // 4-bit formats, a block at a time: first y += minimum * sum for each group, both in bfloat16; then the block's dots
 // times scales times levels, summed in whole numbers, and y += sum * (unit of the scales * unit of the row).
 template <LayoutId id, int R>
-void paired_tile(const uint8_t* panel, const uint8_t* rows, int k, float* y) {
+void paired_block(const uint8_t* panel, const uint8_t* rows, int groups, float* y) {
   constexpr Layout layout = layout_of(id);
-  for (int block = 0; block < blocks_of(k); ++block) {
-    const int pairs = pairs_in_block(k, block);
-    const uint8_t* planes = panel + layout.head_bytes(pairs);
-    PairedHead head;
-    paired_head<id>(panel, pairs, head);
-    int32_t sums[R][kPanel] = {};
-    for (int g = 0; g < 2 * pairs; ++g) {
-      int16_t codes[kGroup][kPanel];
-      unpack_group<4>(planes + g * layout.group_bytes(), codes);
-      const uint8_t* pair = rows + (block_start_bytes(pairs) + kPairBytes * (g / 2)) * R;
-      for (int r = 0; r < R; ++r) {
-        const auto* q = reinterpret_cast<const int8_t*>(pair) + r * kPair + g % 2 * kGroup;
-        uint32_t levels, both_sums;
-        std::memcpy(&levels, pair + R * (kPair + 12) + r * 4, 4);
-        std::memcpy(&both_sums, rows + R * 4 * (1 + g / 2) + r * 4, 4);
-        const auto level = static_cast<int32_t>(g % 2 == 0 ? levels >> 16 : levels & 0xffffu);
-        const float sum = bits_to_float(g % 2 == 0 ? both_sums & 0xffff0000u : both_sums << 16);
-        int32_t dot[kPanel] = {};
-        for (int i = 0; i < kGroup; ++i)
-          for (int c = 0; c < kPanel; ++c) dot[c] += (codes[i][c] - 8) * static_cast<int16_t>(q[i]);
-        for (int c = 0; c < kPanel; ++c) {
-          sums[r][c] += dot[c] * (head.scales[g][c] * level);
-          if (layout.min) y[r * kPanel + c] += head.minimums[g][c] * sum;  // the product is exact
-        }
+  const int pairs = (groups + 1) / 2;
+  const uint8_t* planes = panel + layout.head_bytes(pairs);
+  PairedHead head;
+  paired_head<id>(panel, pairs, head);
+  int32_t sums[R][kPanel] = {};
+  for (int g = 0; g < 2 * pairs; ++g) {
+    int16_t codes[kGroup][kPanel];
+    unpack_group<4>(planes + g * layout.group_bytes(), codes);
+    const uint8_t* pair = rows + (block_start_bytes(pairs) + kPairBytes * (g / 2)) * R;
+    for (int r = 0; r < R; ++r) {
+      const auto* q = reinterpret_cast<const int8_t*>(pair) + r * kPair + g % 2 * kGroup;
+      uint32_t levels, both_sums;
+      std::memcpy(&levels, pair + R * (kPair + 12) + r * 4, 4);
+      std::memcpy(&both_sums, rows + R * 4 * (1 + g / 2) + r * 4, 4);
+      const auto level = static_cast<int32_t>(g % 2 == 0 ? levels >> 16 : levels & 0xffffu);
+      const float sum = bits_to_float(g % 2 == 0 ? both_sums & 0xffff0000u : both_sums << 16);
+      int32_t dot[kPanel] = {};
+      for (int i = 0; i < kGroup; ++i)
+        for (int c = 0; c < kPanel; ++c) dot[c] += (codes[i][c] - 8) * static_cast<int16_t>(q[i]);
+      for (int c = 0; c < kPanel; ++c) {
+        sums[r][c] += dot[c] * (head.scales[g][c] * level);
+        if (layout.min) y[r * kPanel + c] += head.minimums[g][c] * sum;  // the product is exact
       }
     }
-    for (int r = 0; r < R; ++r)
-      for (int c = 0; c < kPanel; ++c)
-        y[r * kPanel + c] =
-            std::fmaf(static_cast<float>(sums[r][c]), head.unit[c] * load_float(rows + r * 4), y[r * kPanel + c]);
-    panel += layout.block_bytes(pairs);
-    rows += (block_start_bytes(pairs) + kPairBytes * pairs) * R;
   }
+  for (int r = 0; r < R; ++r)
+    for (int c = 0; c < kPanel; ++c)
+      y[r * kPanel + c] =
+          std::fmaf(static_cast<float>(sums[r][c]), head.unit[c] * load_float(rows + r * 4), y[r * kPanel + c]);
 }
 
 template <int R>
@@ -176,14 +172,85 @@ void half_tile(const uint8_t* panel, const uint8_t* rows, int k, float* y) {
     }
 }
 
+// Values of element `e` of a group, all columns, from its planes: code - offset.
+template <LayoutId id>
+void codes_of(const uint8_t* planes, int e, float* out) {
+  constexpr int bits = layout_of(id).bits;
+  const int quad = e / 4;
+  const auto bits_at = [e](const uint8_t* plane, int width, int q, int c) {
+    const int per_vector = 8 / width;
+    uint32_t word;
+    std::memcpy(&word, plane + q / per_vector * 64 + c * 4, 4);
+    return static_cast<int>((word >> (e % 4 * 8 + width * (q % per_vector))) & ((1u << width) - 1u));
+  };
+  for (int c = 0; c < kPanel; ++c) {
+    int code;
+    if constexpr (bits == 8) code = bits_at(planes, 8, quad, c);
+    else if constexpr (bits <= 3) code = bits_at(planes, 2, quad, c);
+    else code = bits_at(planes, 4, quad, c);
+    if constexpr (bits == 3) code |= bits_at(planes + 128, 1, quad, c) << 2;
+    if constexpr (bits == 5) code |= bits_at(planes + 256, 1, quad, c) << 4;
+    if constexpr (bits == 6) code |= bits_at(planes + 256, 2, quad, c) << 4;
+    out[c] = static_cast<float>(code - layout_of(id).offset);
+  }
+}
+
+template <LayoutId id>
+void column_of(const Place<id>& place, float* out) {
+  constexpr Layout layout = layout_of(id);
+  const uint8_t* head = place.head;
+  const int g = place.group, s = place.sub;
+  codes_of<id>(place.planes, place.element, out);
+  for (int c = 0; c < kPanel; ++c) {
+    float scale, minimum = 0.f;
+    if constexpr (layout.is_fine()) {
+      scale = fine_scale(head, g, c);
+      if (layout.min) minimum = fine_minimum(head, place.pairs, g, c);
+    } else if constexpr (id == LayoutId::k4) {
+      scale = k4_scale(head, g, c);
+      minimum = k4_minimum(head, g, c);
+    } else {
+      scale = finite_f16(load16(head + 2 * c));
+      if (layout.min) minimum = finite_f16(load16(head + 32 + 2 * c));
+      const uint8_t* subs = head + layout.head_bytes() - 256;
+      if constexpr (layout.nibble_scales()) {
+        const uint8_t both = subs[s * 16 + c];
+        scale *= static_cast<float>(both & 15);
+        minimum *= -static_cast<float>(both >> 4);
+      } else if constexpr (layout.is_super() && layout.min) {
+        scale *= static_cast<float>(subs[s * 32 + c]);
+        minimum *= -static_cast<float>(subs[s * 32 + 16 + c]);
+      } else if constexpr (layout.is_super()) {
+        scale *= static_cast<float>(static_cast<int8_t>(subs[s * 16 + c]));
+      }
+    }
+    out[c] = layout.min ? scale * out[c] + minimum : scale * out[c];
+  }
+}
+
 struct Generic {
   static constexpr int kTiles[] = {1, 4};
 
   template <LayoutId id, int R>
-  static void tile(const uint8_t* panel, const uint8_t* records, int k, float* y) {
-    if constexpr (layout_of(id).bits == 16) half_tile<R>(panel, records, k, y);
-    else if constexpr (layout_of(id).paired()) paired_tile<id, R>(panel, records, k, y);
-    else group_tile<id, R>(panel, records, k, y);
+  static void block(const uint8_t* panel, const uint8_t* records, int groups, float* y) {
+    if constexpr (layout_of(id).paired()) paired_block<id, R>(panel, records, groups, y);
+    else group_block<id, R>(panel, records, groups, y);
+  }
+
+  template <int R>
+  static void halves(const uint8_t* panel, const uint8_t* records, int k, float* y) { half_tile<R>(panel, records, k, y); }
+
+  template <LayoutId id>
+  static void outliers(const uint8_t* panel, int groups, const TileOutlier* from, const TileOutlier* end, float* y) {
+    float column[kPanel] = {};
+    for (int32_t k = -1; from < end; ++from) {
+      if (from->k != k) column_of<id>(Place<id>(panel, groups, from->k % kBlock), column);
+      k = from->k;
+      for (int c = 0; c < kPanel; ++c) {
+        float& to = y[from->lane * kPanel + c];
+        to = std::fmaf(from->value, column[c], to);
+      }
+    }
   }
 
   static uint32_t most(const float* x, int count) {

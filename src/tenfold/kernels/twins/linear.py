@@ -140,21 +140,22 @@ def multiply(
     weights = np.repeat(scales, sub, axis=1) * codes.astype(np.float32)
     if minimums is not None:
         weights = weights + np.repeat(minimums, sub, axis=1)
-    for i in np.flatnonzero(rows.outliers.any(axis=0)):
-        taken = rows.outliers[:, i, None]
-        y = np.where(taken != 0, fused_multiply_add(np.broadcast_to(weights[None, :, i], y.shape), taken, y), y)
-    if units is None:
-        y = _add_groups(codes, scales, minimums, rows, y)
-    else:
-        y = _add_blocks(codes, scales, minimums, units, rows, y)
+    for first in range(0, codes.shape[1], BLOCK):
+        if units is None:
+            y = _add_groups(first, codes, scales, minimums, rows, y)
+        else:
+            y = _add_block(first, codes, scales, minimums, units, rows, y)
+        for i in first + np.flatnonzero(rows.outliers[:, first : first + BLOCK].any(axis=0)):
+            taken, w = rows.outliers[:, i, None], np.broadcast_to(weights[None, :, i], y.shape)
+            y = np.where(taken != 0, fused_multiply_add(w, taken, y), y)
     return y if bias is None else y + bias
 
 
 def _add_groups(
-    codes: Int32, scales: Float32, minimums: Float32 | None, rows: QuantizedRows, y: Float32
+    first: int, codes: Int32, scales: Float32, minimums: Float32 | None, rows: QuantizedRows, y: Float32
 ) -> Float32:
     sub = codes.shape[1] // scales.shape[1]
-    for s in range(scales.shape[1]):
+    for s in range(first // sub, min(scales.shape[1], (first + BLOCK) // sub)):
         group_scale = rows.scale[:, s * sub // GROUP, None]
         taken = rows.q[:, s * sub : (s + 1) * sub].astype(np.int32)
         dot = (taken @ codes[:, s * sub : (s + 1) * sub].T).astype(np.float32)
@@ -165,7 +166,8 @@ def _add_groups(
     return y
 
 
-def _add_blocks(
+def _add_block(
+    start: int,
     codes: Int32,
     scales: Float32,
     minimums: Float32 | None,
@@ -174,21 +176,18 @@ def _add_blocks(
     y: Float32,
 ) -> Float32:
     """4-bit formats: minimums of a block first, in bfloat16, then its dots, summed in whole numbers."""
-    groups = scales.shape[1]
-    for block in range(units.shape[1]):
-        first, end = block * BLOCK // GROUP, min(groups, (block + 1) * BLOCK // GROUP)
-        unit = rows.unit[:, block, None]
-        total = np.zeros(y.shape, np.int32)
-        for g in range(first, end):
-            taken = rows.q[:, g * GROUP : (g + 1) * GROUP].astype(np.int32)
-            if minimums is not None:
-                weighted = rows.scale[:, g, None] * rows.sum[:, g, None].astype(np.float32)
-                y = y + minimums[None, :, g] * _from_bf16(round_to_bf16(weighted))
-            dot = taken @ codes[:, g * GROUP : (g + 1) * GROUP].T
-            level = _whole(rows.scale[:, g, None], unit)
-            total += dot * _whole(scales[None, :, g], units[None, :, block]) * level
-        y = fused_multiply_add(total.astype(np.float32), units[None, :, block] * unit, y)
-    return y
+    block = start // BLOCK
+    unit = rows.unit[:, block, None]
+    total = np.zeros(y.shape, np.int32)
+    for g in range(start // GROUP, min(scales.shape[1], (start + BLOCK) // GROUP)):
+        taken = rows.q[:, g * GROUP : (g + 1) * GROUP].astype(np.int32)
+        if minimums is not None:
+            weighted = rows.scale[:, g, None] * rows.sum[:, g, None].astype(np.float32)
+            y = y + minimums[None, :, g] * _from_bf16(round_to_bf16(weighted))
+        dot = taken @ codes[:, g * GROUP : (g + 1) * GROUP].T
+        level = _whole(rows.scale[:, g, None], unit)
+        total += dot * _whole(scales[None, :, g], units[None, :, block]) * level
+    return fused_multiply_add(total.astype(np.float32), units[None, :, block] * unit, y)
 
 
 def _whole(scale: Float32, unit: Float32) -> Int32:
