@@ -147,7 +147,7 @@ inline void half_tile(const uint8_t* panel, const uint8_t* rows, int k, __m512 y
 }
 
 // Asks memory for what comes `kAhead` bytes later.
-constexpr int kAhead = 2048;
+constexpr int kAhead = 4096;
 inline void ask_ahead(const uint8_t* from, int bytes) {
   for (int line = 0; line < bytes; line += 64)
     _mm_prefetch(reinterpret_cast<const char*>(from + kAhead + line), _MM_HINT_T0);
@@ -226,33 +226,44 @@ inline void paired_block(const uint8_t* head, const uint8_t* rows, float* y) {
   }
   const uint8_t* planes = head + layout.head_bytes(pairs);
   const uint8_t* record = rows + block_start_bytes(pairs) * R;
+  constexpr int kShare = (layout.block_bytes(pairs) / pairs + 63) / 64 * 64;  // of the block's bytes, for each pair
+  constexpr int kChains = R == 1 ? 4 : R <= 3 ? 2 : 1;  // of dots that wait for one another
   const __m512i flip = _mm512_set1_epi32(0x8000);
   __m512i sums[R];
   for (int r = 0; r < R; ++r) sums[r] = _mm512_setzero_si512();
 #pragma GCC unroll 1
   for (int p = 0; p < pairs; ++p, planes += 2 * layout.group_bytes(), record += kPairBytes * R) {
-    ask_ahead(planes, 2 * layout.group_bytes() + layout.head_bytes(pairs) / pairs);
+    ask_ahead(head + p * kShare, kShare);
     const uint8_t* words = record + R * kPair;
-    __m512i dot[R];
-    for (int r = 0; r < R; ++r) dot[r] = broadcast_word(words + r * 4);
+    __m512i dot[kChains][R];
+    for (int r = 0; r < R; ++r) dot[0][r] = broadcast_word(words + r * 4);
+    for (int i = 1; i < kChains; ++i)
+      for (int r = 0; r < R; ++r) dot[i][r] = _mm512_setzero_si512();
 #pragma GCC unroll 4
     for (int v = 0; v < 4; ++v) {
       const __m512i even = unpack_quad<4, 0>(planes + 64 * v), odd = unpack_quad<4, 1>(planes + 64 * v);
-      for (int r = 0; r < R; ++r) dot[r] = add_dot(dot[r], even, record + r * kPair + v * 8);
-      for (int r = 0; r < R; ++r) dot[r] = add_dot(dot[r], odd, record + r * kPair + v * 8 + 4);
+      const int first = 2 * v % kChains, second = (2 * v + 1) % kChains;
+      for (int r = 0; r < R; ++r) dot[first][r] = add_dot(dot[first][r], even, record + r * kPair + v * 8);
+      for (int r = 0; r < R; ++r) dot[second][r] = add_dot(dot[second][r], odd, record + r * kPair + v * 8 + 4);
     }
-    for (int r = 0; r < R; ++r)
-      dot[r] = _mm512_add_epi32(_mm512_slli_epi32(dot[r], 16), broadcast_word(words + R * 4 + r * 4));
+    for (int r = 0; r < R; ++r) {
+      for (int i = 1; i < kChains; ++i) dot[0][r] = _mm512_add_epi32(dot[0][r], dot[i][r]);
+      dot[0][r] = _mm512_add_epi32(_mm512_slli_epi32(dot[0][r], 16), broadcast_word(words + R * 4 + r * 4));
+      for (int i = 1; i < kChains; ++i) dot[i][r] = _mm512_setzero_si512();
+    }
 #pragma GCC unroll 4
     for (int v = 4; v < 8; ++v) {
       const __m512i even = unpack_quad<4, 0>(planes + 64 * v), odd = unpack_quad<4, 1>(planes + 64 * v);
-      for (int r = 0; r < R; ++r) dot[r] = add_dot(dot[r], even, record + r * kPair + v * 8);
-      for (int r = 0; r < R; ++r) dot[r] = add_dot(dot[r], odd, record + r * kPair + v * 8 + 4);
+      const int first = 2 * v % kChains, second = (2 * v + 1) % kChains;
+      for (int r = 0; r < R; ++r) dot[first][r] = add_dot(dot[first][r], even, record + r * kPair + v * 8);
+      for (int r = 0; r < R; ++r) dot[second][r] = add_dot(dot[second][r], odd, record + r * kPair + v * 8 + 4);
     }
+    for (int i = 1; i < kChains; ++i)
+      for (int r = 0; r < R; ++r) dot[0][r] = _mm512_add_epi32(dot[0][r], dot[i][r]);
     const __m512i scales = pair_scales<id>(head, p);
     for (int r = 0; r < R; ++r) {
       const __m512i factors = _mm512_mullo_epi16(scales, broadcast_word(words + R * 12 + r * 4));
-      sums[r] = _mm512_dpwssd_epi32(sums[r], _mm512_xor_si512(dot[r], flip), factors);
+      sums[r] = _mm512_dpwssd_epi32(sums[r], _mm512_xor_si512(dot[0][r], flip), factors);
     }
   }
   __m512 unit;
