@@ -9,8 +9,6 @@
 namespace tenfold {
 namespace {
 
-constexpr int kMostLanes = 12;  // a tile; no plan wastes more lanes than that
-
 void put_word(uint8_t* at, int32_t word) { std::memcpy(at, &word, 4); }
 void put_float(uint8_t* at, float value) { std::memcpy(at, &value, 4); }
 
@@ -81,15 +79,18 @@ QuantizedRow QuantizedScratch::row(int k) {
   return {q_.data(), scale_.data(), level_.data(), unit_.data(), sum_.data(), nullptr, nullptr};
 }
 
-ActivationStore::ActivationStore(const LinearKernels& kernels, size_t rows, int k, unsigned forms)
-    : kernels_(&kernels) {
+ActivationStore::ActivationStore(const LinearKernels& kernels, size_t rows, int k, unsigned forms,
+                                 float outlier_above)
+    : kernels_(&kernels), outlier_above_(outlier_above) {
   const Form all[] = {kPairs, kGroups, kHalves};
   for (int i = 0; i < 3; ++i)
     if ((forms & all[i]) != 0) records_[i] = AlignedArray<uint8_t>(lane_bytes(all[i], k) * (rows + kMostLanes));
   if ((forms & (kPairs | kGroups)) == 0) return;
   row_outliers_ = AlignedArray<Outlier>(rows * outlier_capacity(k));
   num_row_outliers_ = AlignedArray<int32_t>(rows);
-  outliers_ = AlignedArray<TileOutlier>((rows + kMostLanes) * outlier_capacity(k));
+  const size_t columns = (rows + kMostLanes) * outlier_capacity(k);
+  outlier_k_ = AlignedArray<uint32_t>(columns);
+  outlier_values_ = AlignedArray<float>(columns * kMostLanes);
   num_outliers_ = AlignedArray<int32_t>(rows);
   rows_put_ = AlignedArray<std::atomic<int32_t>>(rows);
 }
@@ -110,7 +111,8 @@ void ActivationStore::plan(int rows) {
 }
 
 Activations ActivationStore::view(int k) const {
-  return {k, &tiles_, {records_[0].get(), records_[1].get(), records_[2].get()}, outliers_.get(), num_outliers_.get()};
+  return {k, &tiles_, {records_[0].get(), records_[1].get(), records_[2].get()}, outlier_k_.get(), outlier_values_.get(),
+          num_outliers_.get()};
 }
 
 void ActivationStore::put(const float* x, int k, int row, unsigned forms) const {
@@ -130,7 +132,7 @@ void ActivationStore::put(const float* x, int k, int row, unsigned forms) const 
   QuantizedRow quantized = scratch.row(k);
   quantized.outliers = row_outliers_.get() + static_cast<size_t>(row) * outlier_capacity(k);
   quantized.num_outliers = num_row_outliers_.get() + row;
-  kernels_->quantize_row(x, k, quantized);
+  kernels_->quantize_row(x, k, outlier_above_, quantized);
   if ((forms & kPairs) != 0) put_pairs(quantized, k, lane, tile.size, into.tile(kPairs, tile.slot));
   if ((forms & kGroups) != 0) put_groups(quantized, k, lane, tile.size, into.tile(kGroups, tile.slot));
   const int number = tile_of_[row];
@@ -139,7 +141,7 @@ void ActivationStore::put(const float* x, int k, int row, unsigned forms) const 
   merge(tile, number, into);
 }
 
-// Merges the sorted lists of a tile's rows.
+// Merges the sorted lists of a tile's rows into columns.
 void ActivationStore::merge(const RowTile& tile, int number, const Activations& into) const {
   constexpr int32_t kEnd = INT32_MAX;
   const Outlier* at[kMostLanes];
@@ -150,13 +152,16 @@ void ActivationStore::merge(const RowTile& tile, int number, const Activations& 
     end[r] = at[r] + num_row_outliers_.get()[tile.row + r];
     if (at[r] != end[r]) next = std::min(next, at[r]->k);
   }
-  TileOutlier* out = into.tile_outliers(tile.slot);
+  const size_t first = into.first_outlier(tile.slot);
+  float* values = into.outlier_values + first * kMostLanes;
   int32_t count = 0;
-  while (next != kEnd) {
+  for (; next != kEnd; ++count, values += tile.size) {
     const int32_t k = next;
     next = kEnd;
+    into.outlier_k[first + count] = static_cast<uint32_t>(k);
+    std::memset(values, 0, sizeof(float) * tile.size);
     for (int r = 0; r < tile.count; ++r) {
-      if (at[r] != end[r] && at[r]->k == k) out[count++] = {k, r, (at[r]++)->value};
+      if (at[r] != end[r] && at[r]->k == k) values[r] = (at[r]++)->value;
       if (at[r] != end[r]) next = std::min(next, at[r]->k);
     }
   }

@@ -19,6 +19,7 @@
 
 namespace tenfold {
 
+constexpr int kMostLanes = 12;  // of a tile; no plan wastes more lanes than that
 constexpr size_t kPairBytes = kPair + 16;                    // a lane's part of a pair, as all below
 constexpr size_t kGroupBytes = kGroup + 4 + 12 + 12;
 constexpr size_t kHalfBytes = kGroup * sizeof(uint16_t);
@@ -31,21 +32,21 @@ inline size_t lane_bytes(Form form, int k) {
   return groups * (form == kGroups ? kGroupBytes : kHalfBytes);
 }
 
-// A tile's outliers come in increasing k, all lanes that have one at a k together: a weight's column is unpacked once.
-struct TileOutlier { int32_t k, lane; float value; };
-
 // Rows of k columns. What is written and read through it belongs to an ActivationStore.
 struct Activations {
   int k = 0;
   const std::vector<RowTile>* tiles = nullptr;
   uint8_t* records[3] = {};              // by form: pairs, groups, halves
-  TileOutlier* outliers = nullptr;       // [slots][outlier_capacity(k)]: a tile's begin at its slot
+  // A tile's outliers in columns, increasing k, each with a value for all R lanes, 0 where a lane has none: so a
+  // weight's column is unpacked once, and no branch depends on data. A tile's begin at its slot.
+  uint32_t* outlier_k = nullptr;         // [slots][outlier_capacity(k)]
+  float* outlier_values = nullptr;       // [slots][outlier_capacity(k)][kMostLanes], packed to [columns][R] in a tile
   int32_t* num_outliers = nullptr;       // [tiles]
 
   uint8_t* tile(Form form, int slot) const {
     return records[form == kPairs ? 0 : form == kGroups ? 1 : 2] + lane_bytes(form, k) * slot;
   }
-  TileOutlier* tile_outliers(int slot) const { return outliers + static_cast<size_t>(slot) * outlier_capacity(k); }
+  size_t first_outlier(int slot) const { return static_cast<size_t>(slot) * outlier_capacity(k); }
 };
 
 // A row before it is laid out. One a thread.
@@ -63,8 +64,9 @@ class QuantizedScratch {
 class ActivationStore {
  public:
   ActivationStore() = default;
-  // For at most `rows` rows of `k` columns at most, in these forms.
-  ActivationStore(const LinearKernels& kernels, size_t rows, int k, unsigned forms);
+  // For at most `rows` rows of `k` columns at most, in these forms. `outlier_above`: see kOutlierAbove.
+  ActivationStore(const LinearKernels& kernels, size_t rows, int k, unsigned forms,
+                  float outlier_above = kOutlierAbove);
 
   void plan(int rows);  // how many rows the next ones are
   Activations view(int k) const;
@@ -74,6 +76,7 @@ class ActivationStore {
 
  private:
   const LinearKernels* kernels_ = nullptr;
+  float outlier_above_ = kOutlierAbove;
   std::vector<RowTile> tiles_;
   std::vector<int> tile_of_;  // [rows]
   int planned_ = -1;
@@ -82,7 +85,8 @@ class ActivationStore {
 
   AlignedArray<Outlier> row_outliers_;       // [rows][outlier_capacity(k)]
   AlignedArray<int32_t> num_row_outliers_;   // [rows]
-  AlignedArray<TileOutlier> outliers_;
+  AlignedArray<uint32_t> outlier_k_;
+  AlignedArray<float> outlier_values_;
   AlignedArray<int32_t> num_outliers_;
   AlignedArray<std::atomic<int32_t>> rows_put_;  // [tiles], back at 0 when a tile is whole
 };

@@ -44,7 +44,7 @@ nb::object quantize_rows(const std::string& isa, const Matrix& x) {
     QuantizedRow row = scratch.row(k);
     row.outliers = found.data();
     row.num_outliers = &count;
-    kernels.quantize_row(x.data() + r * k, k, row);
+    kernels.quantize_row(x.data() + r * k, k, kOutlierAbove, row);
     q.insert(q.end(), row.q, row.q + padded);
     scale.insert(scale.end(), row.scale, row.scale + groups);
     unit.insert(unit.end(), row.unit, row.unit + blocks_of(k));

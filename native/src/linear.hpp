@@ -65,7 +65,7 @@ struct LinearOut {
 
 struct LinearKernels {
   // Writes all that `out` points at; see quantize_row in linear_driver.hpp.
-  void (*quantize_row)(const float* x, int k, const QuantizedRow& out);
+  void (*quantize_row)(const float* x, int k, float outlier_above, const QuantizedRow& out);
   void (*bf16_row)(const float* x, int k, uint16_t* out);  // [k_padded]
   const int* tile_sizes;  // rows that a tile may take, increasing
   int num_tile_sizes;

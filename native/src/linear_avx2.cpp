@@ -291,14 +291,14 @@ inline __m256 load_first(const float* x, int count) {
 
 // `width` bits of element `e` of a group, from its plane; half a panel.
 template <int width>
-inline __m256i element_bits(const uint8_t* plane, int e) {
-  const int quad = e / 4, per_vector = 8 / width;
-  const __m128i by = _mm_cvtsi32_si128(e % 4 * 8 + width * (quad % per_vector));
+inline __m256i element_bits(const uint8_t* plane, uint32_t e) {
+  const uint32_t quad = e / 4, per_vector = 8 / width;
+  const __m128i by = _mm_cvtsi32_si128(static_cast<int>(e % 4 * 8 + width * (quad % per_vector)));
   return _mm256_and_si256(_mm256_srl_epi32(load(plane + quad / per_vector * 64), by), _mm256_set1_epi32((1 << width) - 1));
 }
 
 template <int bits>
-inline __m256i element_codes(const uint8_t* planes, int e) {
+inline __m256i element_codes(const uint8_t* planes, uint32_t e) {
   if constexpr (bits == 8) return element_bits<8>(planes, e);
   const __m256i low = bits <= 3 ? element_bits<2>(planes, e) : element_bits<4>(planes, e);
   if constexpr (bits == 3) return _mm256_or_si256(low, _mm256_slli_epi32(element_bits<1>(planes + 128, e), 2));
@@ -308,7 +308,7 @@ inline __m256i element_codes(const uint8_t* planes, int e) {
 }
 
 // Signed 16 bits of group g out of pairs, the second group's low.
-inline __m256i half_of_pair(const uint8_t* pairs, int g) {
+inline __m256i half_of_pair(const uint8_t* pairs, uint32_t g) {
   const __m256i both = load(pairs + g / 2 * 64);
   return _mm256_srai_epi32(g % 2 == 0 ? both : _mm256_slli_epi32(both, 16), 16);
 }
@@ -357,15 +357,14 @@ struct Avx2 {
   template <int R>
   static void halves(const uint8_t* panel, const uint8_t* records, int k, float* y) { half_tile<R>(panel, records, k, y); }
 
-  template <LayoutId id>
-  static void outliers(const uint8_t* panel, int groups, const TileOutlier* from, const TileOutlier* end, float* y) {
-    while (from < end) {
-      const int32_t k = from->k;
-      const Place<id> place(panel, groups, k % kBlock);
+  template <LayoutId id, int R>
+  static void outliers(const uint8_t* panel, int groups, const uint32_t* k, const float* values, int count, float* y) {
+    for (int i = 0; i < count; ++i, values += R) {
+      const Place<id> place(panel, groups, k[i] % kBlock);
       const __m256 left = half_column<id>(place, 0), right = half_column<id>(place, 1);
-      for (; from < end && from->k == k; ++from) {
-        float* to = y + from->lane * kPanel;
-        const __m256 value = _mm256_set1_ps(from->value);
+      for (int r = 0; r < R; ++r) {
+        float* to = y + r * kPanel;
+        const __m256 value = _mm256_set1_ps(values[r]);
         _mm256_store_ps(to, _mm256_fmadd_ps(value, left, _mm256_load_ps(to)));
         _mm256_store_ps(to + 8, _mm256_fmadd_ps(value, right, _mm256_load_ps(to + 8)));
       }

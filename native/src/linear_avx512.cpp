@@ -282,15 +282,15 @@ inline __m512 load_first(const float* x, int count) {
 
 // `width` bits of element `e` of a group, from its plane.
 template <int width>
-inline __m512i element_bits(const uint8_t* plane, int e) {
-  const int quad = e / 4, per_vector = 8 / width;
+inline __m512i element_bits(const uint8_t* plane, uint32_t e) {
+  const uint32_t quad = e / 4, per_vector = 8 / width;
   const __m512i words = _mm512_loadu_si512(plane + quad / per_vector * 64);
-  const __m128i by = _mm_cvtsi32_si128(e % 4 * 8 + width * (quad % per_vector));
+  const __m128i by = _mm_cvtsi32_si128(static_cast<int>(e % 4 * 8 + width * (quad % per_vector)));
   return _mm512_and_si512(_mm512_srl_epi32(words, by), _mm512_set1_epi32((1 << width) - 1));
 }
 
 template <int bits>
-inline __m512i element_codes(const uint8_t* planes, int e) {
+inline __m512i element_codes(const uint8_t* planes, uint32_t e) {
   if constexpr (bits == 8) return element_bits<8>(planes, e);
   const __m512i low = bits <= 3 ? element_bits<2>(planes, e) : element_bits<4>(planes, e);
   if constexpr (bits == 3) return _mm512_or_si512(low, _mm512_slli_epi32(element_bits<1>(planes + 128, e), 2));
@@ -300,7 +300,7 @@ inline __m512i element_codes(const uint8_t* planes, int e) {
 }
 
 // Signed 16 bits of group g out of pairs, the second group's low.
-inline __m512i half_of_pair(const uint8_t* pairs, int g) {
+inline __m512i half_of_pair(const uint8_t* pairs, uint32_t g) {
   const __m512i both = _mm512_loadu_si512(pairs + g / 2 * 64);
   return _mm512_srai_epi32(g % 2 == 0 ? both : _mm512_slli_epi32(both, 16), 16);
 }
@@ -363,16 +363,15 @@ struct Avx512 {
     for (int r = 0; r < R; ++r) _mm512_store_ps(out + r * kPanel, y[r]);
   }
 
-  template <LayoutId id>
-  static void outliers(const uint8_t* panel, int groups, const TileOutlier* from, const TileOutlier* end, float* y) {
-    while (from < end) {
-      const int32_t k = from->k;
-      const __m512 column = column_of<id>(Place<id>(panel, groups, k % kBlock));
-      for (; from < end && from->k == k; ++from) {
-        float* to = y + from->lane * kPanel;
-        _mm512_store_ps(to, _mm512_fmadd_ps(_mm512_set1_ps(from->value), column, _mm512_load_ps(to)));
-      }
+  template <LayoutId id, int R>
+  static void outliers(const uint8_t* panel, int groups, const uint32_t* k, const float* values, int count, float* out) {
+    __m512 y[R];
+    for (int r = 0; r < R; ++r) y[r] = _mm512_load_ps(out + r * kPanel);
+    for (int i = 0; i < count; ++i, values += R) {
+      const __m512 column = column_of<id>(Place<id>(panel, groups, k[i] % kBlock));
+      for (int r = 0; r < R; ++r) y[r] = _mm512_fmadd_ps(column, _mm512_set1_ps(values[r]), y[r]);
     }
+    for (int r = 0; r < R; ++r) _mm512_store_ps(out + r * kPanel, y[r]);
   }
 
   static uint32_t most(const float* x, int count) {

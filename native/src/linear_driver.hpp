@@ -8,9 +8,9 @@
 //       adds the products of up to 256 k to y, [R][16], in the order that linear_generic.cpp spells out
 //   template <int R> static void halves(const uint8_t* panel, const uint8_t* records, int k, float* y)
 //       the same for all of k of a bf16 panel
-//   template <LayoutId id> static void outliers(const uint8_t* panel, int groups, const TileOutlier* from,
-//                                               const TileOutlier* end, float* y)
-//       adds each outlier times its element's weights, as unpack_row gives them, to its lane of y
+//   template <LayoutId id, int R> static void outliers(const uint8_t* panel, int groups, const uint32_t* k,
+//                                                      const float* values, int count, float* y)
+//       adds values[count][R] times the weights of elements k of these 256, as unpack_row gives them
 //   static uint32_t most(const float* x, int count)       bits of the largest |x|, count up to kGroup
 //   static int count_above(const float* x, int count, float bound)
 //   static void bf16_row(const float* x, int k, uint16_t* out)
@@ -34,15 +34,15 @@ constexpr size_t kRowsBudget = size_t{384} << 10;
 constexpr float kLeast = 1e-30f;  // blocks that do not reach it are taken for zero: their scales' inverses would overflow
 constexpr uint32_t kInfinity = 0x7f800000u;
 
-// The bound above which elements are outliers: kOutlierAbove times the mean of `most` over groups, raised by quarters
+// The bound above which elements are outliers: `above` times the mean of `most` over groups, raised by quarters
 // until no more than outlier_capacity elements pass it. Means are sums over eight lanes.
 template <class V>
-float outlier_bound(const float* x, int k, const float* most) {
+float outlier_bound(const float* x, int k, float above, const float* most) {
   const int groups = (k + kGroup - 1) / kGroup;
   float lanes[8] = {};
   for (int g = 0; g < groups; ++g) lanes[g % 8] += most[g];
   const float total = ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
-  float bound = kOutlierAbove * (total / static_cast<float>(groups));
+  float bound = above * (total / static_cast<float>(groups));
   for (;;) {
     int count = 0;
     for (int g = 0; g < groups; ++g)
@@ -74,14 +74,14 @@ void choose_scales(int first, int groups, float bound, int block, const Quantize
 
 // q = round-to-nearest-even(x / scale), by way of the scale's inverse, within +-127.
 template <class V>
-void quantize_row(const float* x, int k, const QuantizedRow& out) {
+void quantize_row(const float* x, int k, float outlier_above, const QuantizedRow& out) {
   const int groups = padded_to_pairs(k) / kGroup;
   int32_t found = 0;
   for (int g = 0; g < groups; ++g) {
     const int count = std::clamp(k - g * kGroup, 0, kGroup);
     out.scale[g] = bits_to_float(V::most(x + (count > 0 ? g * kGroup : 0), count));
   }
-  const float bound = outlier_bound<V>(x, k, out.scale);
+  const float bound = outlier_bound<V>(x, k, outlier_above, out.scale);
   for (int first = 0, block = 0; first < groups; first += kBlockGroups, ++block) {
     const int here = std::min(kBlockGroups, groups - first);
     bool outliers[kBlockGroups];
@@ -139,12 +139,12 @@ template <LayoutId id>
 struct Place {
   static constexpr Layout layout = layout_of(id);
   const uint8_t* head;
-  int pairs, group, sub, element;
+  uint32_t pairs, group, sub, element;
   const uint8_t* planes;
 
   // Element e of the 256 k at `from`, which hold so many groups.
-  Place(const uint8_t* from, int groups, int e)
-      : head(from + (layout.block == kGroup ? e / kGroup * layout.block_bytes() : 0)), pairs((groups + 1) / 2),
+  Place(const uint8_t* from, int groups, uint32_t e)
+      : head(from + (layout.block == kGroup ? e / kGroup * layout.block_bytes() : 0)), pairs(static_cast<uint32_t>(groups + 1) / 2),
         group(layout.block == kGroup ? 0 : e / kGroup), sub(e / layout.sub), element(e % kGroup),
         planes(head + layout.head_bytes(pairs) + group * layout.group_bytes()) {}
 };
@@ -152,15 +152,20 @@ struct Place {
 // Products of a panel and a tile, added to y. The outliers of 256 k follow their products, when the weights are in the
 // cache.
 template <class V, LayoutId id, int R>
-void tile_of(const uint8_t* panel, const uint8_t* records, const TileOutlier* outliers, int num_outliers, int k, float* y) {
-  const TileOutlier* end = outliers + num_outliers;
-  const int all_groups = (k + kGroup - 1) / kGroup;
-  for (int block = 0; block < blocks_of(k); ++block) {
+void tile_of(const uint8_t* panel, const uint8_t* records, const Activations& x, int number, float* y) {
+  const int all_groups = (x.k + kGroup - 1) / kGroup;
+  const size_t first = x.first_outlier((*x.tiles)[number].slot);
+  const uint32_t* outliers = x.outlier_k + first;
+  const uint32_t* end = outliers + x.num_outliers[number];
+  const float* values = x.outlier_values + first * kMostLanes;
+  for (int block = 0; block < blocks_of(x.k); ++block) {
     const int groups = std::min(kBlockGroups, all_groups - block * kBlockGroups), pairs = (groups + 1) / 2;
     V::template block<id, R>(panel, records, groups, y);
-    const TileOutlier* first = outliers;
-    while (outliers < end && outliers->k < (block + 1) * kBlock) ++outliers;
-    V::template outliers<id>(panel, groups, first, outliers, y);
+    int count = 0;
+    while (outliers + count < end && outliers[count] < static_cast<uint32_t>(block + 1) * kBlock) ++count;
+    if (count > 0) V::template outliers<id, R>(panel, groups, outliers, values, count, y);
+    outliers += count;
+    values += count * R;
     panel += panel_step<id>(groups);
     records += R * (layout_of(id).paired() ? block_start_bytes(pairs) + kPairBytes * pairs : kGroupBytes * groups);
   }
@@ -186,8 +191,7 @@ void run_tile(const PackedWeight& w, const uint8_t* panel, const Activations& x,
     std::memset(y, 0, sizeof(float) * kPanel * R);
     if constexpr (layout.bits == 16) V::template halves<R>(panel, x.tile(kHalves, tile.slot), w.k, y);
     else
-      tile_of<V, id, R>(panel, x.tile(layout.paired() ? kPairs : kGroups, tile.slot), x.tile_outliers(tile.slot),
-                        x.num_outliers[number], w.k, y);
+      tile_of<V, id, R>(panel, x.tile(layout.paired() ? kPairs : kGroups, tile.slot), x, number, y);
   }
 }
 

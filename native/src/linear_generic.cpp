@@ -240,16 +240,13 @@ struct Generic {
   template <int R>
   static void halves(const uint8_t* panel, const uint8_t* records, int k, float* y) { half_tile<R>(panel, records, k, y); }
 
-  template <LayoutId id>
-  static void outliers(const uint8_t* panel, int groups, const TileOutlier* from, const TileOutlier* end, float* y) {
-    float column[kPanel] = {};
-    for (int32_t k = -1; from < end; ++from) {
-      if (from->k != k) column_of<id>(Place<id>(panel, groups, from->k % kBlock), column);
-      k = from->k;
-      for (int c = 0; c < kPanel; ++c) {
-        float& to = y[from->lane * kPanel + c];
-        to = std::fmaf(from->value, column[c], to);
-      }
+  template <LayoutId id, int R>
+  static void outliers(const uint8_t* panel, int groups, const uint32_t* k, const float* values, int count, float* y) {
+    float column[kPanel];
+    for (int i = 0; i < count; ++i, values += R) {
+      column_of<id>(Place<id>(panel, groups, k[i] % kBlock), column);
+      for (int r = 0; r < R; ++r)
+        for (int c = 0; c < kPanel; ++c) y[r * kPanel + c] = std::fmaf(values[r], column[c], y[r * kPanel + c]);
     }
   }
 
