@@ -171,14 +171,28 @@ void tile_of(const uint8_t* panel, const uint8_t* records, const Activations& x,
   }
 }
 
-void store_tile(const float* y, int row, int count, int column, int columns, const LinearOut& out) {
+// `columns` of a tile's y go where they belong. With all columns and the cases apart, loops become vectors.
+template <bool with_bias, bool add>
+void store_rows(const float* __restrict y, int row, int count, int column, int columns, const LinearOut& out) {
   for (int r = 0; r < count; ++r, y += kPanel) {
-    float* to = out.y + static_cast<size_t>(row + r) * out.ld + column;
-    for (int c = 0; c < columns; ++c) {
-      const float value = out.bias != nullptr ? y[c] + out.bias[column + c] : y[c];
-      to[c] = out.add ? to[c] + value : value;
-    }
+    float* __restrict to = out.y + static_cast<size_t>(row + r) * out.ld + column;
+    const auto store = [&](int c) {
+      const float value = with_bias ? y[c] + out.bias[column + c] : y[c];
+      to[c] = add ? to[c] + value : value;
+    };
+    if (columns == kPanel)
+      for (int c = 0; c < kPanel; ++c) store(c);
+    else
+      for (int c = 0; c < columns; ++c) store(c);
   }
+}
+
+void store_tile(const float* y, const RowTile& tile, int column, int columns, const LinearOut& out) {
+  if (out.bias != nullptr) {
+    if (out.add) store_rows<true, true>(y, tile.row, tile.count, column, columns, out);
+    else store_rows<true, false>(y, tile.row, tile.count, column, columns, out);
+  } else if (out.add) store_rows<false, true>(y, tile.row, tile.count, column, columns, out);
+  else store_rows<false, false>(y, tile.row, tile.count, column, columns, out);
 }
 
 template <class V, LayoutId id, int Index = 0>
@@ -205,8 +219,7 @@ void multiply_tiles(const PackedWeight& w, const Activations& x, int begin, int 
     const int column = panel * kPanel, columns = std::min(kPanel, w.n - column);
     for (int t = begin; t < end; ++t) {
       run_tile<V, id>(w, w.panel(panel), x, t, y);
-      if (columns == kPanel) store_tile(y, tiles[t].row, tiles[t].count, column, kPanel, out);
-      else store_tile(y, tiles[t].row, tiles[t].count, column, columns, out);
+      store_tile(y, tiles[t], column, columns, out);
     }
   }
 }

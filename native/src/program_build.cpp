@@ -167,7 +167,7 @@ void NativeProgram::finish(int vocab, int max_tokens, int max_logit_rows, int nu
   for (const RopeTable& rope : ropes_) rope_rows_.emplace_back(2 * rope.inv_freq.size() * max_tokens);
   activations_ = ActivationStore(linear_kernels_, max_tokens, activation_width_, activation_forms_);
   logit_activations_ =
-      ActivationStore(linear_kernels_, max_logit_rows, logit_activation_width_, logit_activation_forms_);
+      ActivationStore(linear_kernels_, max_logit_rows, logit_activation_width_, logit_activation_forms_, kLogitOutlierAbove);
   logits_ = AlignedArray<float>(static_cast<size_t>(max_logit_rows) * vocab_);
   size_t elements = 0;
   for (KvGeometry& geometry : layer_geometry_) {

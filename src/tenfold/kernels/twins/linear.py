@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 GROUP = 32
 PAIR = 64
 BLOCK = 256
-OUTLIER_ABOVE = np.float32(1.5)
+OUTLIER_ABOVE = np.float32(1.75)
 LEVELS = np.float32(31)
 LEAST = np.float32(1e-30)
 
@@ -44,14 +44,14 @@ def quantize_rows(x: Float32) -> QuantizedRows:
 
 
 def outlier_bound(cells: Float32, most: Float32, k: int) -> np.float32:
-    """The bound of a row: 1.5 times the mean largest |x| of a group, or more if too many elements pass that."""
+    """The bound of a row: 1.75 times the mean largest |x| of a group, or more if too many elements pass that."""
     lanes = np.zeros(8, np.float32)
     groups = -(-k // GROUP)
     for group in range(groups):  # in the kernels' order
         lanes[group % 8] += most[group]
     total = ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]))
     bound: np.float32 = OUTLIER_ABOVE * np.float32(total / np.float32(groups))
-    while np.count_nonzero(np.abs(cells) > bound) > k // GROUP + 4:
+    while np.count_nonzero(np.abs(cells) > bound) > k // PAIR + 2:
         bound *= np.float32(1.25)
     return bound
 
