@@ -20,10 +20,10 @@ constexpr int kBlock = 256;       // elements of k over which the scales of grou
 constexpr int kBlockGroups = kBlock / kGroup;
 
 // Elements larger than this times the row's mean of max|x| over groups are outliers: their groups are quantized as if
-// they ended there, and what is cut off is kept apart as floats. In SmolLM2 that is 2 of 576 elements in the inputs of
-// attention and feed-forward; without it the mean KL is 3.2e-3, with it 1.1e-3 (bench/LOG.md). Logits depend most on
+// they ended there, and what is cut off is kept apart as floats. In SmolLM2 that is 3 of 576 elements in the inputs of
+// attention and feed-forward; without it the mean KL is 3.2e-3, with it 1.0e-3 (bench/LOG.md). Logits depend most on
 // what they are made from, of which there is but a row a sequence, so their bound is lower.
-constexpr float kOutlierAbove = 1.75f;
+constexpr float kOutlierAbove = 1.5f;
 constexpr float kLogitOutlierAbove = 0.75f;
 constexpr float kLevels = 31.f;   // a group's scale is 1 to 31 units
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 GROUP = 32
 PAIR = 64
 BLOCK = 256
-OUTLIER_ABOVE = np.float32(1.75)
+OUTLIER_ABOVE = np.float32(1.5)
 LEVELS = np.float32(31)
 LEAST = np.float32(1e-30)
 
@@ -44,7 +44,7 @@ def quantize_rows(x: Float32) -> QuantizedRows:
 
 
 def outlier_bound(cells: Float32, most: Float32, k: int) -> np.float32:
-    """The bound of a row: 1.75 times the mean largest |x| of a group, or more if too many elements pass that."""
+    """The bound of a row: 1.5 times the mean largest |x| of a group, or more if too many elements pass that."""
     lanes = np.zeros(8, np.float32)
     groups = -(-k // GROUP)
     for group in range(groups):  # in the kernels' order
@@ -193,11 +193,13 @@ def _add_block(
 def _whole(scale: Float32, unit: Float32) -> Int32:
     """How many units a scale is."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.nan_to_num(np.rint(scale / unit)).astype(np.int32)
+        units: Int32 = np.nan_to_num(np.rint(scale / unit)).astype(np.int32)
+    return units
 
 
 def _from_bf16(bits: NDArray[np.uint16]) -> Float32:
-    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    values: Float32 = (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return values
 
 
 def multiply_bf16(weight: Float32, x: Float32, bias: Float32 | None = None) -> Float32:
