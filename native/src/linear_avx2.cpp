@@ -191,11 +191,6 @@ inline void half_tile(const uint8_t* panel, const uint8_t* rows, int k, float* y
     for (int h = 0; h < 2; ++h) _mm256_store_ps(y + r * kPanel + 8 * h, sum[r][h]);
 }
 
-inline __m256 load_first(const float* x, int count) {
-  if (count >= 8) return _mm256_loadu_ps(x);
-  const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-  return _mm256_maskload_ps(x, _mm256_cmpgt_epi32(_mm256_set1_epi32(count), lanes));
-}
 
 struct Avx2 {
   static constexpr int kTiles[] = {1, 2, 4};
@@ -223,32 +218,32 @@ struct Avx2 {
     }
   }
 
-  static uint32_t most(const float* x, int count) {
+  static uint32_t most(const float* x) {
     const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
     __m256i most = _mm256_setzero_si256();
-    for (int i = 0; i < count; i += 8)
-      most = _mm256_max_epi32(most, _mm256_and_si256(_mm256_castps_si256(load_first(x + i, count - i)), magnitude));
+    for (int i = 0; i < kGroup; i += 8)
+      most = _mm256_max_epi32(most, _mm256_and_si256(_mm256_castps_si256(_mm256_loadu_ps(x + i)), magnitude));
     __m128i four = _mm_max_epi32(_mm256_castsi256_si128(most), _mm256_extracti128_si256(most, 1));
     four = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0x4e));
     return static_cast<uint32_t>(_mm_cvtsi128_si32(_mm_max_epi32(four, _mm_shuffle_epi32(four, 0xb1))));
   }
 
-  static int count_above(const float* x, int count, float bound) {
+  static uint32_t above(const float* x, float bound) {
     const __m256 sign = _mm256_set1_ps(-0.f), limit = _mm256_set1_ps(bound);
-    int above = 0;
-    for (int i = 0; i < count; i += 8)
-      above += __builtin_popcount(_mm256_movemask_ps(
-          _mm256_cmp_ps(_mm256_andnot_ps(sign, load_first(x + i, count - i)), limit, _CMP_GT_OQ)));
-    return above;
+    uint32_t bits = 0;
+    for (int i = 0; i < kGroup; i += 8) {
+      const __m256 over = _mm256_cmp_ps(_mm256_andnot_ps(sign, _mm256_loadu_ps(x + i)), limit, _CMP_GT_OQ);
+      bits |= static_cast<uint32_t>(_mm256_movemask_ps(over)) << i;
+    }
+    return bits;
   }
 
-  static int32_t quantize(const float* x, int count, float inverse, int8_t* q) {
+  static int32_t quantize(const float* x, float inverse, int8_t* q) {
     const __m256 factor = _mm256_set1_ps(inverse), limit = _mm256_set1_ps(127.f), low = _mm256_set1_ps(-127.f);
     const __m256 keep = _mm256_cmp_ps(factor, _mm256_setzero_ps(), _CMP_NEQ_UQ);  // infinity times 0 is NaN
     __m256i parts[4];
     for (int i = 0; i < 4; ++i) {
-      const __m256 from = count > 8 * i ? load_first(x + 8 * i, count - 8 * i) : _mm256_setzero_ps();
-      const __m256 scaled = _mm256_and_ps(_mm256_mul_ps(from, factor), keep);
+      const __m256 scaled = _mm256_and_ps(_mm256_mul_ps(_mm256_loadu_ps(x + 8 * i), factor), keep);
       parts[i] = _mm256_cvtps_epi32(_mm256_max_ps(_mm256_min_ps(scaled, limit), low));
     }
     const __m256i words = _mm256_packs_epi16(_mm256_packs_epi32(parts[0], parts[1]), _mm256_packs_epi32(parts[2], parts[3]));

@@ -173,9 +173,6 @@ inline void paired_block(const uint8_t* head, const uint8_t* rows, float* y) {
   forget_registers();
 }
 
-inline __m512 load_first(const float* x, int count) {
-  return _mm512_maskz_loadu_ps(static_cast<__mmask16>(count >= 16 ? 0xffff : count <= 0 ? 0 : (1 << count) - 1), x);
-}
 
 struct Avx512 {
   static constexpr int kTiles[] = {1, 2, 3, 4, 6, 8, 12};
@@ -214,28 +211,29 @@ struct Avx512 {
     for (int r = 0; r < R; ++r) _mm512_store_ps(out + r * kPanel, y[r]);
   }
 
-  static uint32_t most(const float* x, int count) {
+  static uint32_t most(const float* x) {
     const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
-    const auto size = [&](__m512 v) { return _mm512_and_si512(_mm512_castps_si512(v), magnitude); };
-    const __m512i both = _mm512_max_epi32(size(load_first(x, count)), size(load_first(x + 16, count - 16)));
-    return static_cast<uint32_t>(_mm512_reduce_max_epi32(both));
+    const __m512i first = _mm512_and_si512(_mm512_loadu_si512(x), magnitude);
+    const __m512i second = _mm512_and_si512(_mm512_loadu_si512(x + 16), magnitude);
+    return static_cast<uint32_t>(_mm512_reduce_max_epi32(_mm512_max_epi32(first, second)));
   }
 
-  static int count_above(const float* x, int count, float bound) {
-    const auto above = [&](__m512 v) {
-      return __builtin_popcount(_mm512_cmp_ps_mask(_mm512_abs_ps(v), _mm512_set1_ps(bound), _CMP_GT_OQ));
+  static uint32_t above(const float* x, float bound) {
+    const auto over = [bound](const float* from) {
+      return static_cast<uint32_t>(
+          _mm512_cmp_ps_mask(_mm512_abs_ps(_mm512_loadu_ps(from)), _mm512_set1_ps(bound), _CMP_GT_OQ));
     };
-    return above(load_first(x, count)) + above(load_first(x + 16, count - 16));
+    return over(x) | over(x + 16) << 16;
   }
 
-  static int32_t quantize(const float* x, int count, float inverse, int8_t* q) {
+  static int32_t quantize(const float* x, float inverse, int8_t* q) {
     const __m512 factor = _mm512_set1_ps(inverse), limit = _mm512_set1_ps(127.f), low = _mm512_set1_ps(-127.f);
     const auto keep = static_cast<__mmask16>(inverse != 0.f ? 0xffff : 0);  // infinity times 0 is NaN
-    const auto round = [&](__m512 v) {
-      const __m512 scaled = _mm512_maskz_mul_ps(keep, v, factor);
+    const auto round = [&](const float* from) {
+      const __m512 scaled = _mm512_maskz_mul_ps(keep, _mm512_loadu_ps(from), factor);
       return _mm512_cvtps_epi32(_mm512_max_ps(_mm512_min_ps(scaled, limit), low));
     };
-    const __m512i a = round(load_first(x, count)), b = round(load_first(x + 16, count - 16));
+    const __m512i a = round(x), b = round(x + 16);
     _mm_storeu_si128(reinterpret_cast<__m128i*>(q), _mm512_cvtepi32_epi8(a));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(q + 16), _mm512_cvtepi32_epi8(b));
     return _mm512_reduce_add_epi32(_mm512_add_epi32(a, b));

@@ -11,10 +11,10 @@
 //   template <LayoutId id, int R> static void outliers(const uint8_t* panel, int groups, const uint32_t* k,
 //                                                      const float* values, int count, float* y)
 //       adds values[count][R] times the weights of elements k of these 256, as unpack_row gives them
-//   static uint32_t most(const float* x, int count)       bits of the largest |x|, count up to kGroup
-//   static int count_above(const float* x, int count, float bound)
+//   static uint32_t most(const float* x)                  bits of the largest |x| of a group
+//   static uint32_t above(const float* x, float bound)    bit i set where |x[i]| > bound
 //   static void bf16_row(const float* x, int k, uint16_t* out)
-//   static int32_t quantize(const float* x, int count, float inverse, int8_t* q)   see quantize_row; returns sum of q
+//   static int32_t quantize(const float* x, float inverse, int8_t* q)   see quantize_row; returns sum of q
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -34,11 +34,26 @@ constexpr size_t kRowsBudget = size_t{384} << 10;
 constexpr float kLeast = 1e-30f;  // blocks that do not reach it are taken for zero: their scales' inverses would overflow
 constexpr uint32_t kInfinity = 0x7f800000u;
 
+// A row's groups of 32; one that k ends in, or that only fills a pair, is seen with zeros behind.
+struct Groups {
+  const float* x;
+  int k, whole;  // groups that lie inside k
+  alignas(64) float last[kGroup] = {};
+
+  Groups(const float* row, int columns) : x(row), k(columns), whole(columns / kGroup) {
+    std::memcpy(last, x + whole * kGroup, sizeof(float) * (k - whole * kGroup));
+  }
+  const float* at(int g) const {
+    static constexpr float zeros[kGroup] = {};
+    return g < whole ? x + g * kGroup : g * kGroup < k ? last : zeros;
+  }
+};
+
 // The bound above which elements are outliers: `above` times the mean of `most` over groups, raised by quarters
 // until no more than outlier_capacity elements pass it. Means are sums over eight lanes.
 template <class V>
-float outlier_bound(const float* x, int k, float above, const float* most) {
-  const int groups = (k + kGroup - 1) / kGroup;
+float outlier_bound(const Groups& from, float above, const float* most) {
+  const int groups = (from.k + kGroup - 1) / kGroup;
   float lanes[8] = {};
   for (int g = 0; g < groups; ++g) lanes[g % 8] += most[g];
   const float total = ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
@@ -46,55 +61,62 @@ float outlier_bound(const float* x, int k, float above, const float* most) {
   for (;;) {
     int count = 0;
     for (int g = 0; g < groups; ++g)
-      if (most[g] > bound) count += V::count_above(x + g * kGroup, std::min(kGroup, k - g * kGroup), bound);
-    if (count <= outlier_capacity(k)) return bound;
+      if (most[g] > bound) count += __builtin_popcount(V::above(from.at(g), bound));
+    if (count <= outlier_capacity(from.k)) return bound;
     bound *= 1.25f;
   }
 }
 
-// Sets unit, and level and scale of each group; `scale` holds the groups' largest |x| beforehand. A group's scale is
-// at least its largest |x|, or the bound if that is less, over 127.
-void choose_scales(int first, int groups, float bound, int block, const QuantizedRow& out) {
-  float top = 0.f;
-  bool finite = true;
-  for (int g = first; g < first + groups; ++g) {
-    finite = finite && float_to_bits(out.scale[g]) < kInfinity;
-    const float most = bound < out.scale[g] ? bound : out.scale[g];
-    top = most > top ? most : top;
+// A block's unit, and of its eight groups level, scale and the scale's inverse, 0 if nothing can be divided by it. A
+// group's scale is at least its largest |x|, or the bound if that is less, over 127. Loops of eight become vectors.
+struct BlockScales {
+  float unit, level[kBlockGroups], scale[kBlockGroups], inverse[kBlockGroups];
+
+  BlockScales(const float* most, float bound) {
+    float kept[kBlockGroups], top = 0.f;
+    uint32_t largest = 0;
+    for (int i = 0; i < kBlockGroups; ++i) {
+      kept[i] = bound < most[i] ? bound : most[i];
+      largest = std::max(largest, float_to_bits(most[i]));  // of numbers that are not negative
+      top = kept[i] > top ? kept[i] : top;
+    }
+    const bool finite = largest < kInfinity, usable = finite && top >= kLeast;
+    unit = !finite ? bits_to_float(0x7fc00000u) : usable ? top / (127.f * kLevels) : 0.f;
+    for (int i = 0; i < kBlockGroups; ++i) {
+      const float wanted = usable ? std::ceil(kept[i] / top * kLevels) : 1.f;
+      level[i] = wanted < 1.f ? 1.f : wanted > kLevels ? kLevels : wanted;
+      scale[i] = unit * level[i];
+      inverse[i] = usable ? 1.f / scale[i] : 0.f;
+    }
   }
-  const bool usable = finite && top >= kLeast;
-  out.unit[block] = !finite ? bits_to_float(0x7fc00000u) : usable ? top / (127.f * kLevels) : 0.f;
-  for (int g = first; g < first + groups; ++g) {
-    const float most = bound < out.scale[g] ? bound : out.scale[g];
-    const float level = usable ? std::ceil(most / top * kLevels) : 1.f;
-    out.level[g] = static_cast<uint8_t>(level < 1.f ? 1.f : level > kLevels ? kLevels : level);
-    out.scale[g] = out.unit[block] * static_cast<float>(out.level[g]);
-  }
-}
+};
 
 // q = round-to-nearest-even(x / scale), by way of the scale's inverse, within +-127.
 template <class V>
 void quantize_row(const float* x, int k, float outlier_above, const QuantizedRow& out) {
   const int groups = padded_to_pairs(k) / kGroup;
+  const Groups from(x, k);
   int32_t found = 0;
-  for (int g = 0; g < groups; ++g) {
-    const int count = std::clamp(k - g * kGroup, 0, kGroup);
-    out.scale[g] = bits_to_float(V::most(x + (count > 0 ? g * kGroup : 0), count));
-  }
-  const float bound = outlier_bound<V>(x, k, outlier_above, out.scale);
+  for (int g = 0; g < groups; ++g) out.scale[g] = bits_to_float(V::most(from.at(g)));
+  const float bound = outlier_bound<V>(from, outlier_above, out.scale);
   for (int first = 0, block = 0; first < groups; first += kBlockGroups, ++block) {
     const int here = std::min(kBlockGroups, groups - first);
-    bool outliers[kBlockGroups];
-    for (int i = 0; i < here; ++i) outliers[i] = out.scale[first + i] > bound;
-    choose_scales(first, here, bound, block, out);
+    float most[kBlockGroups] = {};
+    std::copy_n(out.scale + first, here, most);
+    const BlockScales scales(most, bound);
+    out.unit[block] = scales.unit;
     for (int i = 0; i < here; ++i) {
-      const int g = first + i, at = g * kGroup, count = std::clamp(k - at, 0, kGroup);
-      const float* from = x + (count > 0 ? at : 0);
-      out.sum[g] = V::quantize(from, count, out.scale[g] > 0.f ? 1.f / out.scale[g] : 0.f, out.q + at);
-      if (!outliers[i]) continue;
-      for (int j = 0; j < count; ++j)
-        if (std::fabs(from[j]) > bound)
-          out.outliers[found++] = {at + j, from[j] - out.scale[g] * static_cast<float>(out.q[at + j])};
+      const int g = first + i;
+      const float* values = from.at(g);
+      int8_t* q = out.q + g * kGroup;
+      out.level[g] = static_cast<uint8_t>(scales.level[i]);
+      out.scale[g] = scales.scale[i];
+      out.sum[g] = V::quantize(values, scales.inverse[i], q);
+      if (!(most[i] > bound)) continue;
+      for (uint32_t left = V::above(values, bound); left != 0; left &= left - 1) {
+        const int j = __builtin_ctz(left);
+        out.outliers[found++] = {g * kGroup + j, values[j] - scales.scale[i] * static_cast<float>(q[j])};
+      }
     }
   }
   *out.num_outliers = found;

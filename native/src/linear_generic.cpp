@@ -250,22 +250,22 @@ struct Generic {
     }
   }
 
-  static uint32_t most(const float* x, int count) {
+  static uint32_t most(const float* x) {
     uint32_t most = 0;
-    for (int i = 0; i < count; ++i) most = std::max(most, float_to_bits(x[i]) & 0x7fffffffu);
+    for (int i = 0; i < kGroup; ++i) most = std::max(most, float_to_bits(x[i]) & 0x7fffffffu);
     return most;
   }
 
-  static int count_above(const float* x, int count, float bound) {
-    int above = 0;
-    for (int i = 0; i < count; ++i) above += std::fabs(x[i]) > bound;
-    return above;
+  static uint32_t above(const float* x, float bound) {
+    uint32_t bits = 0;
+    for (int i = 0; i < kGroup; ++i) bits |= static_cast<uint32_t>(std::fabs(x[i]) > bound) << i;
+    return bits;
   }
 
-  static int32_t quantize(const float* x, int count, float inverse, int8_t* q) {
+  static int32_t quantize(const float* x, float inverse, int8_t* q) {
     int32_t sum = 0;
     for (int i = 0; i < kGroup; ++i) {
-      const float scaled = i < count && inverse != 0.f ? x[i] * inverse : 0.f;
+      const float scaled = inverse != 0.f ? x[i] * inverse : 0.f;
       q[i] = static_cast<int8_t>(std::nearbyintf(scaled > 127.f ? 127.f : scaled < -127.f ? -127.f : scaled));
       sum += q[i];
     }

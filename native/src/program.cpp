@@ -128,9 +128,11 @@ void NativeProgram::multiply(const std::vector<int>& weights, const std::vector<
   const int tiles = static_cast<int>(x.tiles->size());
   int panels = 0;
   for (int w : weights) panels += weight_panels(*weights_[w]);
-  const int chunk = std::max(1, panels / (pool_.size() * kTasksPerThread));
-  pool_.run((panels + chunk - 1) / chunk, [&](int task, int) {
-    const int begin = task * chunk, end = std::min(panels, begin + chunk);
+  // Tasks of as even a size as can be: with two threads and 36 panels, one of four more is a tenth of the time.
+  const int tasks = std::min(panels, pool_.size() * kTasksPerThread);
+  pool_.run(tasks, [&](int task, int) {
+    const int begin = static_cast<int>(int64_t{panels} * task / tasks);
+    const int end = static_cast<int>(int64_t{panels} * (task + 1) / tasks);
     int first = 0, column = 0;
     for (size_t i = 0; i < weights.size(); ++i) {
       const PackedWeight& w = *weights_[weights[i]];
