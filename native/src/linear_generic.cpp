@@ -73,12 +73,13 @@ void add_group(const int16_t codes[kGroup][kPanel], const Scales& scales, const 
       int32_t sum;
       std::memcpy(&sum, record + R * (kGroup + 4 + 4 * which) + r * 4, 4);
       const float weighted = load_float(record + R * (kGroup + 16 + 4 * which) + r * 4);
-      int32_t dot[kPanel];
-      for (int c = 0; c < kPanel; ++c) dot[c] = -layout.offset * sum;
+      uint32_t dot[kPanel];  // unsigned, as lanes that only fill the tile may overflow
+      const uint32_t start = 0u - static_cast<uint32_t>(layout.offset) * static_cast<uint32_t>(sum);
+      for (int c = 0; c < kPanel; ++c) dot[c] = start;
       for (int i = s * layout.sub; i < (s + 1) * layout.sub; ++i)
-        for (int c = 0; c < kPanel; ++c) dot[c] += codes[i][c] * static_cast<int16_t>(q[i]);
+        for (int c = 0; c < kPanel; ++c) dot[c] += static_cast<uint32_t>(codes[i][c] * static_cast<int16_t>(q[i]));
       for (int c = 0; c < kPanel; ++c) {
-        float total = std::fmaf(static_cast<float>(dot[c]), scales.scale[s][c] * act_scale, y[r * kPanel + c]);
+        float total = std::fmaf(static_cast<float>(static_cast<int32_t>(dot[c])), scales.scale[s][c] * act_scale, y[r * kPanel + c]);
         if (layout.min) total = std::fmaf(scales.minimum[s][c], weighted, total);
         y[r * kPanel + c] = total;
       }
@@ -132,7 +133,7 @@ void paired_block(const uint8_t* panel, const uint8_t* rows, int groups, float* 
   const uint8_t* planes = panel + layout.head_bytes(pairs);
   PairedHead head;
   paired_head<id>(panel, pairs, head);
-  int32_t sums[R][kPanel] = {};
+  uint32_t sums[R][kPanel] = {};  // lanes that only fill the tile hold anything, and may overflow
   for (int g = 0; g < 2 * pairs; ++g) {
     int16_t codes[kGroup][kPanel];
     unpack_group<4>(planes + g * layout.group_bytes(), codes);
@@ -142,13 +143,13 @@ void paired_block(const uint8_t* panel, const uint8_t* rows, int groups, float* 
       uint32_t levels, both_sums;
       std::memcpy(&levels, pair + R * (kPair + 12) + r * 4, 4);
       std::memcpy(&both_sums, rows + R * 4 * (1 + g / 2) + r * 4, 4);
-      const auto level = static_cast<int32_t>(g % 2 == 0 ? levels >> 16 : levels & 0xffffu);
+      const uint32_t level = g % 2 == 0 ? levels >> 16 : levels & 0xffffu;
       const float sum = bits_to_float(g % 2 == 0 ? both_sums & 0xffff0000u : both_sums << 16);
       int32_t dot[kPanel] = {};
       for (int i = 0; i < kGroup; ++i)
         for (int c = 0; c < kPanel; ++c) dot[c] += (codes[i][c] - 8) * static_cast<int16_t>(q[i]);
       for (int c = 0; c < kPanel; ++c) {
-        sums[r][c] += dot[c] * (head.scales[g][c] * level);
+        sums[r][c] += static_cast<uint32_t>(dot[c]) * (static_cast<uint32_t>(head.scales[g][c]) * level);
         if (layout.min) y[r * kPanel + c] += head.minimums[g][c] * sum;  // the product is exact
       }
     }
@@ -156,7 +157,7 @@ void paired_block(const uint8_t* panel, const uint8_t* rows, int groups, float* 
   for (int r = 0; r < R; ++r)
     for (int c = 0; c < kPanel; ++c)
       y[r * kPanel + c] =
-          std::fmaf(static_cast<float>(sums[r][c]), head.unit[c] * load_float(rows + r * 4), y[r * kPanel + c]);
+          std::fmaf(static_cast<float>(static_cast<int32_t>(sums[r][c])), head.unit[c] * load_float(rows + r * 4), y[r * kPanel + c]);
 }
 
 template <int R>
