@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections import Counter
 from collections.abc import Callable
-from itertools import count
 from pathlib import Path
 
 import msgspec
 
 from tenfold.config.engine import EngineSettings
 from tenfold.core.errors import TenfoldError
-from tenfold.core.request import Request, RequestOutput
-from tenfold.core.sampling_params import SamplingParams
+from tenfold.core.request import RequestOutput
 from tenfold.engine.core import EngineCore
-from tenfold.engine.memory import available_memory
 from tenfold.engine.model import Model, load_model, open_model
 from tenfold.lab.engine_report import EngineReport, Repeat, Stretch, summarize_repeats
+from tenfold.lab.random_requests import RandomRequests, check_cache_fits
 from tenfold.lab.roofline import Ceilings, Roofline, best_of, measure_ceilings
 from tenfold.lab.timed_runner import TimedRunner
 
@@ -128,9 +125,7 @@ class EngineBench:
         self._settings = settings
         self._runner = TimedRunner(model.runner)
         self._engine = EngineCore(msgspec.structs.replace(model, runner=self._runner))
-        self._random = random.Random(settings.seed)
-        self._vocab = model.program.vocab_size
-        self._ids = count()
+        self._requests = RandomRequests(self._engine, settings.seed, "bench")
 
     def run(self, progress: Progress) -> list[tuple[Stretch, Stretch | None]]:
         """Warm up, fill the caches to the depth, then measure each repeat's (prefill, decode)."""
@@ -146,7 +141,7 @@ class EngineBench:
         for number in range(settings.repeat):
             done = settings.batch + number * 2
             progress(f"Prefill {number + 1} of {settings.repeat}", done, passes)
-            prompts = [prefix + self._tokens(settings.prompt_len) for prefix in prefixes]
+            prompts = [prefix + self._requests.tokens(settings.prompt_len) for prefix in prefixes]
             prefill = self._prefill(prompts)
             progress(f"Decode {number + 1} of {settings.repeat}", done + 1, passes)
             decode = self._decode(prompts) if settings.output_len > 1 else None
@@ -155,37 +150,24 @@ class EngineBench:
         self._engine.check()
         return results
 
-    def _tokens(self, number: int) -> tuple[int, ...]:
-        return tuple(self._random.randrange(self._vocab) for _ in range(number))
-
-    def _add(self, prompt: tuple[int, ...], max_tokens: int | None) -> str:
-        request_id = f"bench-{next(self._ids)}"
-        params = SamplingParams(temperature=0.0, max_tokens=max_tokens, ignore_eos=True)
-        self._engine.add(Request(request_id=request_id, prompt_token_ids=prompt, sampling=params))
-        return request_id
-
-    def _finish(self) -> None:
-        while self._engine.has_work():
-            self._engine.step()
-
     def _warm_up(self) -> None:
         """Touch every weight and start the thread pool; what it computes is not used again."""
         length = min(self._settings.prompt_len, self._engine.model.settings.max_num_batched_tokens)
-        self._add(self._tokens(length), min(2, self._settings.output_len))
-        self._finish()
+        self._requests.add(self._requests.tokens(length), min(2, self._settings.output_len))
+        self._requests.finish()
 
     def _fill(self, depth: int) -> tuple[int, ...]:
         """Compute `depth` new random tokens; a prompt that starts with them finds them in the cache."""
-        prefix = self._tokens(depth)
+        prefix = self._requests.tokens(depth)
         if depth:
-            self._add(prefix, 1)
-            self._finish()
+            self._requests.add(prefix, 1)
+            self._requests.finish()
         return prefix
 
     def _prefill(self, prompts: list[tuple[int, ...]]) -> Stretch:
         """All prompts at once, one output token each. Only the depth is in the cache."""
         for prompt in prompts:
-            self._add(prompt, 1)
+            self._requests.add(prompt, 1)
         self._runner.take()
         latencies, outputs = [], []
         begin = time.perf_counter()
@@ -204,7 +186,7 @@ class EngineBench:
 
         The prompts are those of the prefill pass and mostly cached, so that this comes quickly to the point.
         """
-        waiting = {self._add(prompt, None) for prompt in prompts}
+        waiting = {self._requests.add(prompt, None) for prompt in prompts}
         started = list(waiting)
         ended = False
         while waiting:
@@ -264,7 +246,7 @@ def _load(path: Path, settings: EngineBenchSettings, progress: Progress) -> Mode
         -(-(tokens - settings.rounded_depth + slack) // block) + 1
     )
     kv_bytes = batch * (blocks_each + 1) * block * program.kv.bytes_per_token
-    _check_memory(kv_bytes)
+    check_cache_fits(kv_bytes, "--batch, --depth or --prompt-len")
     engine = EngineSettings(
         threads=settings.threads,
         isa=settings.isa,
@@ -277,15 +259,6 @@ def _load(path: Path, settings: EngineBenchSettings, progress: Progress) -> Mode
         max_waiting=max(batch, 1),
     )
     return load_model(path, engine, lambda done, total: progress("Loading the weights", done, total))
-
-
-def _check_memory(kv_bytes: int) -> None:
-    free = available_memory()
-    if kv_bytes > free:
-        raise TenfoldError(
-            f"The KV cache would take {kv_bytes / 2**20:.0f} MiB, but {free / 2**20:.0f} MiB are free; lower "
-            "--batch, --depth or --prompt-len."
-        )
 
 
 def _ceilings(model: Model, settings: EngineBenchSettings, progress: Progress) -> Ceilings | None:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import random
 import time
-from itertools import count
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from tenfold.core.errors import TenfoldError
-from tenfold.core.request import Request
-from tenfold.core.sampling_params import SamplingParams
 from tenfold.engine.model import Model
 from tenfold.lab.profile.settings import ProfileSettings
 from tenfold.lab.profile.stopwatch import Stopwatch, WatchedCore, WatchedRunner
+from tenfold.lab.random_requests import RandomRequests
 from tenfold.lab.roofline import Chunk
 
 if TYPE_CHECKING:
@@ -55,17 +52,15 @@ class PhaseRunner:
         self._watch = Stopwatch()
         runner = WatchedRunner(model.runner, self._watch)
         self._engine = WatchedCore(msgspec.structs.replace(model, runner=runner), self._watch)
-        self._random = random.Random(settings.seed)
-        self._vocab = model.program.vocab_size
-        self._ids = count()
-        self._prefixes = [self._tokens(settings.shared_depth) for _ in range(settings.batch)]
+        self._requests = RandomRequests(self._engine, settings.seed, "profile")
+        self._prefixes = [self._requests.tokens(settings.shared_depth) for _ in range(settings.batch)]
 
     def run(self, phase: str) -> PhaseTimes:
         """Bring the caches to the depth, warm up, run plain steps, then profiled ones."""
         for prefix in self._prefixes:
             if prefix:
-                self._add(prefix, 1)
-                self._finish()
+                self._requests.add(prefix, 1)
+                self._requests.finish()
         measure = self._prefill if phase == "prefill" else self._decode
         measure(1, 0.0, profiled=False)
         limit, seconds = self._settings.steps, self._settings.seconds / 2
@@ -90,13 +85,15 @@ class PhaseRunner:
         begin = time.perf_counter()
         while not self._is_over(limit, seconds, begin):
             for prefix in self._prefixes:
-                self._add(prefix + self._tokens(self._settings.prompt_tokens), 1)
-            self._finish()
+                self._requests.add(prefix + self._requests.tokens(self._settings.prompt_tokens), 1)
+            self._requests.finish()
 
     def _decode(self, limit: int | None, seconds: float, *, profiled: bool) -> None:
         """Bring the whole batch to its first token, then time the steps that follow."""
         extra = max(1, self._settings.depth) - self._settings.shared_depth
-        running = [self._add(prefix + self._tokens(extra), None) for prefix in self._prefixes]
+        running = [
+            self._requests.add(prefix + self._requests.tokens(extra), None) for prefix in self._prefixes
+        ]
         waiting = set(running)
         while waiting:
             waiting -= {output.request_id for output in self._engine.step()}
@@ -121,19 +118,6 @@ class PhaseRunner:
         if limit is not None:
             return len(self._watch.steps) >= limit
         return bool(self._watch.steps) and time.perf_counter() - begin >= seconds
-
-    def _tokens(self, number: int) -> tuple[int, ...]:
-        return tuple(self._random.randrange(self._vocab) for _ in range(number))
-
-    def _add(self, prompt: tuple[int, ...], max_tokens: int | None) -> str:
-        request_id = f"profile-{next(self._ids)}"
-        params = SamplingParams(temperature=0.0, max_tokens=max_tokens, ignore_eos=True)
-        self._engine.add(Request(request_id=request_id, prompt_token_ids=prompt, sampling=params))
-        return request_id
-
-    def _finish(self) -> None:
-        while self._engine.has_work():
-            self._engine.step()
 
 
 def _outside(watch: Stopwatch, native: StepTimes) -> dict[str, float]:

@@ -10,13 +10,13 @@ import msgspec
 
 from tenfold.config.engine import EngineSettings
 from tenfold.core.errors import TenfoldError
-from tenfold.engine.memory import available_memory
 from tenfold.engine.model import Model, load_model, open_model
 from tenfold.lab.profile.cost import Pricer, Work
 from tenfold.lab.profile.phase import PhaseRunner
 from tenfold.lab.profile.report import ProfileReport
 from tenfold.lab.profile.settings import ProfileSettings
 from tenfold.lab.profile.tree import TreeBuilder
+from tenfold.lab.random_requests import check_cache_fits
 from tenfold.lab.roofline import Ceilings, best_of, measure_ceilings
 
 Progress = Callable[[str, int, int], None]
@@ -90,12 +90,7 @@ def load_for(path: Path, settings: ProfileSettings, progress: Progress) -> tuple
         )
     blocks = settings.shared_depth // block + 2 * (-(-longest // block) + 1)
     kv_bytes = batch * (blocks + 1) * block * program.kv.bytes_per_token
-    free = available_memory()
-    if kv_bytes > free:
-        raise TenfoldError(
-            f"The KV cache would take {kv_bytes / 2**20:.0f} MiB, but {free / 2**20:.0f} MiB are free; lower "
-            "--batch, --depth or --prompt-tokens."
-        )
+    check_cache_fits(kv_bytes, "--batch, --depth or --prompt-tokens")
     engine = EngineSettings(
         threads=settings.threads,
         isa=settings.isa,
