@@ -24,10 +24,8 @@ void put_pair(const QuantizedRow& row, int g, int lane, int lanes, uint8_t* out)
 }
 
 void put_pairs(const QuantizedRow& row, int k, int lane, int lanes, uint8_t* out) {
-  const int groups = padded_to_pairs(k) / kGroup;
   for (int block = 0; block < blocks_of(k); ++block) {
-    const int first = block * kBlockGroups, left = groups - first;
-    const int pairs = (left < kBlockGroups ? left : kBlockGroups) / 2;
+    const int first = block * kBlockGroups, pairs = pairs_in_block(k, block);
     put_float(out + lane * 4, row.unit[block]);
     for (int p = 0; p < pairs; ++p) {
       const int g = first + 2 * p;
@@ -117,7 +115,8 @@ Activations ActivationStore::view(int k) const {
 
 void ActivationStore::put(const float* x, int k, int row, unsigned forms) const {
   const Activations into = view(k);
-  const RowTile& tile = tiles_[tile_of_[row]];
+  const int number = tile_of_[row];
+  const RowTile& tile = tiles_[number];
   const int lane = row - tile.row;
   if ((forms & kHalves) != 0) {
     thread_local std::vector<uint16_t> halves;
@@ -135,7 +134,6 @@ void ActivationStore::put(const float* x, int k, int row, unsigned forms) const 
   kernels_->quantize_row(x, k, outlier_above_, quantized);
   if ((forms & kPairs) != 0) put_pairs(quantized, k, lane, tile.size, into.tile(kPairs, tile.slot));
   if ((forms & kGroups) != 0) put_groups(quantized, k, lane, tile.size, into.tile(kGroups, tile.slot));
-  const int number = tile_of_[row];
   if (rows_put_.get()[number].fetch_add(1, std::memory_order_acq_rel) != tile.count - 1) return;
   rows_put_.get()[number].store(0, std::memory_order_relaxed);
   merge(tile, number, into);

@@ -8,6 +8,7 @@ namespace tenfold {
 inline float bits_to_float(uint32_t bits) { float x; std::memcpy(&x, &bits, 4); return x; }
 inline uint32_t float_to_bits(float x) { uint32_t bits; std::memcpy(&bits, &x, 4); return bits; }
 
+inline float load_float(const uint8_t* p) { float x; std::memcpy(&x, p, 4); return x; }
 inline uint16_t load16(const uint8_t* p) { uint16_t bits; std::memcpy(&bits, p, 2); return bits; }
 
 inline float bf16_to_float(uint16_t h) { return bits_to_float(static_cast<uint32_t>(h) << 16); }

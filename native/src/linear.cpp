@@ -31,8 +31,6 @@ int code_of(int bits, const uint8_t* base, int c, int i) {
 
 struct ScalePair { float scale, minimum; };
 
-float load_float(const uint8_t* p) { float x; std::memcpy(&x, p, 4); return x; }
-
 // Scale and minimum (added) of column c for sub-block `sub` of the fine block of so many pairs at `head`.
 ScalePair fine_scales(const Layout& layout, const uint8_t* head, int pairs, int c, int sub) {
   const uint8_t* scales = head + 64 + sub / 2 * 64 + c * 4 + (sub % 2 == 0 ? 2 : 0);

@@ -45,6 +45,11 @@ struct QuantizedRow {
 
 inline int padded_to_pairs(int k) { return (k + kPair - 1) / kPair * kPair; }
 inline int blocks_of(int k) { return (k + kBlock - 1) / kBlock; }
+// Pairs of groups in block number `block`: 4, fewer in the last, whose last group may only fill a pair.
+constexpr int pairs_in_block(int k, int block) {
+  const int pairs = (k + kPair - 1) / kPair - block * (kBlock / kPair);
+  return pairs < kBlock / kPair ? pairs : kBlock / kPair;
+}
 // More candidates than this raise the row's bound until they fit.
 inline int outlier_capacity(int k) { return k / kPair + 2; }
 

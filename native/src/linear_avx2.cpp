@@ -191,7 +191,6 @@ inline void half_tile(const uint8_t* panel, const uint8_t* rows, int k, float* y
     for (int h = 0; h < 2; ++h) _mm256_store_ps(y + r * kPanel + 8 * h, sum[r][h]);
 }
 
-
 struct Avx2 {
   static constexpr int kTiles[] = {1, 2, 4};
 

@@ -128,8 +128,6 @@ inline float finite_f16(uint16_t half) {
   return bits_to_float(float_to_bits(size) | (static_cast<uint32_t>(half & 0x8000u) << 16));
 }
 
-inline float load_float(const uint8_t* p) { float x; std::memcpy(&x, p, 4); return x; }
-
 // Scale and minimum of the fine block of so many pairs at `head`, for its group g and column c.
 inline float fine_scale(const uint8_t* head, int g, int c) {
   const uint16_t units = load16(head + 64 + g / 2 * 64 + c * 4 + (g % 2 == 0 ? 2 : 0));

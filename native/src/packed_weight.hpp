@@ -83,12 +83,6 @@ constexpr Layout layout_of(LayoutId id) {
   }
 }
 
-// Pairs of groups in block number `block` of a fine layout.
-constexpr int pairs_in_block(int k, int block) {
-  const int pairs = (k + kPair - 1) / kPair - block * (kBlock / kPair);
-  return pairs < kBlock / kPair ? pairs : kBlock / kPair;
-}
-
 // bfloat16 as a float: the nearest, halves away from zero. For finite x.
 inline float cut_to_bf16(float x) { return bits_to_float((float_to_bits(x) + 0x8000u) & 0xffff0000u); }
 
