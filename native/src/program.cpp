@@ -77,18 +77,17 @@ void NativeProgram::run_stage(const Stage& stage, Run& run) {
 
 void NativeProgram::run_rows(const RowStage& stage, Run& run) {
   Timer timer(seconds_[0]);
-  const int rows = run.input.num_tokens;
-  auto body = [&](int r) {
-    for (const RowOp& op : stage.ops) run_row_op(op, r, run);
-  };
-  if (static_cast<int64_t>(stage.cost) * rows < kSerialCost || pool_.size() == 1) {
-    for (int r = 0; r < rows; ++r) body(r);
-    return;
-  }
-  const int chunk = std::max(1, rows / (pool_.size() * kTasksPerThread));
+  const int rows = run.input.num_tokens, chunk = rows_per_task(stage, rows);
   pool_.run((rows + chunk - 1) / chunk, [&](int task, int) {
-    for (int r = task * chunk; r < std::min(rows, (task + 1) * chunk); ++r) body(r);
+    for (int r = task * chunk; r < std::min(rows, (task + 1) * chunk); ++r)
+      for (const RowOp& op : stage.ops) run_row_op(op, r, run);
   });
+}
+
+// All rows, if they are not worth a dispatch: a single task runs on the calling thread.
+int NativeProgram::rows_per_task(const RowStage& stage, int rows) const {
+  if (static_cast<int64_t>(stage.cost) * rows < kSerialCost || pool_.size() == 1) return rows;
+  return std::max(1, rows / (pool_.size() * kTasksPerThread));
 }
 
 void NativeProgram::run_row_op(const RowOp& op, int r, Run& run) {

@@ -115,6 +115,7 @@ class NativeProgram {
   void run_stage(const Stage& stage, Run& run);
   void run_profiled(Run& run);
   void run_rows(const RowStage& stage, Run& run);
+  int rows_per_task(const RowStage& stage, int rows) const;
   std::vector<double> run_rows_by_op(const RowStage& stage, Run& run);
   void run_row_op(const RowOp& op, int r, Run& run);
   void run_linear(const LinearStage& stage, Run& run);

@@ -52,10 +52,8 @@ void NativeProgram::run_profiled(Run& run) {
 // Returns what each op took on all threads together, in ticks of the clock; never 0.
 std::vector<double> NativeProgram::run_rows_by_op(const RowStage& stage, Run& run) {
   Timer timer(seconds_[0]);
-  const int rows = run.input.num_tokens;
+  const int rows = run.input.num_tokens, chunk = rows_per_task(stage, rows);
   const size_t ops = stage.ops.size();
-  const bool serial = static_cast<int64_t>(stage.cost) * rows < kSerialCost || pool_.size() == 1;
-  const int chunk = serial ? rows : std::max(1, rows / (pool_.size() * kTasksPerThread));
   std::vector<double> spent(pool_.size() * ops, 1.0);
   pool_.run((rows + chunk - 1) / chunk, [&](int task, int thread) {
     auto start = Clock::now();
