@@ -79,7 +79,7 @@ void check(const AttentionCall& call) {
 
 const AttentionKernels& kernels_of(Isa isa) {
 #ifdef TENFOLD_X86
-  if (isa == Isa::avx512) return attention_avx512();
+  if (isa >= Isa::avx512) return attention_avx512();
   if (isa == Isa::avx2) return attention_avx2();
 #endif
   return attention_generic();

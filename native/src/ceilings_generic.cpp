@@ -58,7 +58,7 @@ const CeilingKernels& ceiling_kernels(Isa isa) {
   static const CeilingKernels generic{int8_rounds, fp32_rounds, fp32_rounds, read_all};
 #ifdef TENFOLD_X86
   if (isa == Isa::avx2) return ceiling_kernels_avx2();
-  if (isa == Isa::avx512) return ceiling_kernels_avx512();
+  if (isa >= Isa::avx512) return ceiling_kernels_avx512();
 #endif
   return generic;
 }

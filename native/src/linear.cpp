@@ -100,7 +100,7 @@ uint8_t* linear_scratch(size_t bytes) {
 
 const LinearKernels& linear_kernels(Isa isa) {
 #ifdef TENFOLD_X86
-  if (isa == Isa::avx512) return linear_kernels_avx512();
+  if (isa >= Isa::avx512) return linear_kernels_avx512();
   if (isa == Isa::avx2) return linear_kernels_avx2();
 #endif
   (void)isa;

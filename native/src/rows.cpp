@@ -10,7 +10,7 @@ const RowKernels& rows_avx512();
 
 const RowKernels& row_kernels(Isa isa) {
 #ifdef TENFOLD_X86
-  if (isa == Isa::avx512) return rows_avx512();
+  if (isa >= Isa::avx512) return rows_avx512();
   if (isa == Isa::avx2) return rows_avx2();
 #endif
   return rows_generic();

@@ -7,7 +7,7 @@ const SampleKernels sample_kernels_generic{scan, exponentials, tally, gather, fi
 
 const SampleKernels& sample_kernels(Isa isa) {
 #ifdef TENFOLD_X86
-  if (isa == Isa::avx512) return sample_kernels_avx512;
+  if (isa >= Isa::avx512) return sample_kernels_avx512;
   if (isa == Isa::avx2) return sample_kernels_avx2;
 #endif
   return sample_kernels_generic;
