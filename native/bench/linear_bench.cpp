@@ -42,7 +42,7 @@ double measure(const LinearKernels& kernels, const std::vector<std::shared_ptr<c
                int n, int k, double seconds, ThreadPool& pool) {
   std::vector<float> x(static_cast<size_t>(rows) * k), y(static_cast<size_t>(rows) * n);
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * 2654435761u % 1000) - 500.f;
-  const Form form = weight_form(*weights[0]);
+  const Form form = weight_form(kernels, *weights[0]);
   ActivationStore store(kernels, rows, k, form);
   store.plan(rows);
   for (int r = 0; r < rows; ++r) store.put(&x[static_cast<size_t>(r) * k], k, r, form);

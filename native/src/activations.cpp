@@ -54,6 +54,14 @@ void put_groups(const QuantizedRow& row, int k, int lane, int lanes, uint8_t* ou
   }
 }
 
+void put_halves(void (*round)(const float*, int, uint16_t*), const float* x, int k, int lane, int lanes, uint8_t* out) {
+  thread_local std::vector<uint16_t> halves;
+  if (halves.size() < static_cast<size_t>(padded_to_pairs(k))) halves.resize(padded_to_pairs(k));
+  round(x, k, halves.data());
+  for (int g = 0; g < padded_to_pairs(k) / kGroup; ++g)
+    std::memcpy(out + (static_cast<size_t>(g) * lanes + lane) * kHalfBytes, halves.data() + g * kGroup, kHalfBytes);
+}
+
 // The size of the next tile when so many rows are left: of the fewest tiles that take all, as even as sizes allow.
 int next_tile(const LinearKernels& kernels, int left) {
   const int most = kernels.tile_sizes[kernels.num_tile_sizes - 1];
@@ -80,9 +88,11 @@ QuantizedRow QuantizedScratch::row(int k) {
 ActivationStore::ActivationStore(const LinearKernels& kernels, size_t rows, int k, unsigned forms,
                                  float outlier_above)
     : kernels_(&kernels), outlier_above_(outlier_above) {
-  const Form all[] = {kPairs, kGroups, kHalves};
-  for (int i = 0; i < 3; ++i)
-    if ((forms & all[i]) != 0) records_[i] = AlignedArray<uint8_t>(lane_bytes(all[i], k) * (rows + kMostLanes));
+  const size_t lanes = rows + kernels.tile_sizes[kernels.num_tile_sizes - 1];  // no plan wastes more lanes than that
+  for (int i = 0; i < kForms; ++i) {
+    const auto form = static_cast<Form>(1u << i);
+    if ((forms & form) != 0) records_[i] = AlignedArray<uint8_t>(lane_bytes(form, k) * lanes);
+  }
   if ((forms & (kPairs | kGroups)) == 0) return;
   row_outliers_ = AlignedArray<Outlier>(rows * outlier_capacity(k));
   num_row_outliers_ = AlignedArray<int32_t>(rows);
@@ -109,8 +119,8 @@ void ActivationStore::plan(int rows) {
 }
 
 Activations ActivationStore::view(int k) const {
-  return {k, &tiles_, {records_[0].get(), records_[1].get(), records_[2].get()}, outlier_k_.get(), outlier_values_.get(),
-          num_outliers_.get()};
+  return {k, &tiles_, {records_[0].get(), records_[1].get(), records_[2].get(), records_[3].get()}, outlier_k_.get(),
+          outlier_values_.get(), num_outliers_.get()};
 }
 
 void ActivationStore::put(const float* x, int k, int row, unsigned forms) const {
@@ -118,14 +128,8 @@ void ActivationStore::put(const float* x, int k, int row, unsigned forms) const 
   const int number = tile_of_[row];
   const RowTile& tile = tiles_[number];
   const int lane = row - tile.row;
-  if ((forms & kHalves) != 0) {
-    thread_local std::vector<uint16_t> halves;
-    if (halves.size() < static_cast<size_t>(padded_to_pairs(k))) halves.resize(padded_to_pairs(k));
-    kernels_->bf16_row(x, k, halves.data());
-    uint8_t* out = into.tile(kHalves, tile.slot);
-    for (int g = 0; g < padded_to_pairs(k) / kGroup; ++g)
-      std::memcpy(out + (static_cast<size_t>(g) * tile.size + lane) * kHalfBytes, halves.data() + g * kGroup, kHalfBytes);
-  }
+  if ((forms & kHalves) != 0) put_halves(kernels_->bf16_row, x, k, lane, tile.size, into.tile(kHalves, tile.slot));
+  if ((forms & kQuads) != 0) put_halves(kernels_->quad_row, x, k, lane, tile.size, into.tile(kQuads, tile.slot));
   if ((forms & (kPairs | kGroups)) == 0) return;
   thread_local QuantizedScratch scratch;
   QuantizedRow quantized = scratch.row(k);

@@ -9,6 +9,7 @@
 //   groups  for each group: q int8[R][32], scale float[R], sums of q over the group, its first and its second half
 //           int32[3][R], the same as values float[3][R]
 //   halves  for each group: bfloat16[R][32]
+//   quads   the same of x * kQuadScale, and within each four k in the order 0, 2, 1, 3
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -19,10 +20,12 @@
 
 namespace tenfold {
 
-constexpr int kMostLanes = 12;  // of a tile; no plan wastes more lanes than that
+constexpr int kMostLanes = 12;  // of a tile of quantized rows
 constexpr size_t kPairBytes = kPair + 16;                    // a lane's part of a pair, as all below
 constexpr size_t kGroupBytes = kGroup + 4 + 12 + 12;
 constexpr size_t kHalfBytes = kGroup * sizeof(uint16_t);
+// As far up as any activation may go: what integer weights become in bfloat16 for amx is as far down (linear_amx.cpp).
+constexpr float kQuadScale = 0x1p64f;
 constexpr size_t block_start_bytes(int pairs) { return 4 + 4 * static_cast<size_t>(pairs); }
 
 // Bytes of one lane over all of k.
@@ -36,7 +39,7 @@ inline size_t lane_bytes(Form form, int k) {
 struct Activations {
   int k = 0;
   const std::vector<RowTile>* tiles = nullptr;
-  uint8_t* records[3] = {};              // by form: pairs, groups, halves
+  uint8_t* records[kForms] = {};         // by form, lowest bit first
   // A tile's outliers in columns, increasing k, each with a value for all R lanes, 0 where a lane has none: so a
   // weight's column is unpacked once, and no branch depends on data. A tile's begin at its slot.
   uint32_t* outlier_k = nullptr;         // [slots][outlier_capacity(k)]
@@ -44,7 +47,7 @@ struct Activations {
   int32_t* num_outliers = nullptr;       // [tiles]
 
   uint8_t* tile(Form form, int slot) const {
-    return records[form == kPairs ? 0 : form == kGroups ? 1 : 2] + lane_bytes(form, k) * slot;
+    return records[__builtin_ctz(form)] + lane_bytes(form, k) * slot;
   }
   size_t first_outlier(int slot) const { return static_cast<size_t>(slot) * outlier_capacity(k); }
 };
@@ -80,7 +83,7 @@ class ActivationStore {
   std::vector<RowTile> tiles_;
   std::vector<int> tile_of_;  // [rows]
   int planned_ = -1;
-  AlignedArray<uint8_t> records_[3];
+  AlignedArray<uint8_t> records_[kForms];
   void merge(const RowTile& tile, int number, const Activations& into) const;
 
   AlignedArray<Outlier> row_outliers_;       // [rows][outlier_capacity(k)]

@@ -84,7 +84,7 @@ nb::ndarray<nb::numpy, float> multiply(const std::string& isa_text, const Packed
   if (add_to) std::copy_n(add_to->data(), y.size(), y.data());
   {
     nb::gil_scoped_release release;
-    const Form form = weight_form(w);
+    const Form form = weight_form(kernels, w);
     ActivationStore store(kernels, rows, w.k, form);
     store.plan(rows);
     for (int r = 0; r < rows; ++r) store.put(x.data() + static_cast<size_t>(r) * w.k, w.k, r, form);
@@ -115,7 +115,7 @@ void check_row(const PackedWeight& w, int row) {
 }
 
 nb::object parts(const PackedWeight& w) {
-  if (weight_form(w) == kHalves) throw std::invalid_argument("A bf16 weight has no codes and scales; use unpack_row.");
+  if (w.layout.bits == 16) throw std::invalid_argument("A bf16 weight has no codes and scales; use unpack_row.");
   const size_t k = w.k, n = w.n, subs = k / w.layout.sub;
   std::vector<int32_t> codes(n * k);
   std::vector<float> scales(n * subs), minimums(w.layout.min ? n * subs : 0);
@@ -140,6 +140,8 @@ void bind_linear(nb::module_& m) {
       .def_prop_ro("k", [](const PackedWeight& w) { return w.k; }, "Columns: inputs.")
       .def_prop_ro("nbytes", [](const PackedWeight& w) { return w.bytes; }, "Bytes held.")
       .def_prop_ro("format", [](const PackedWeight& w) { return w.format->name; }, "Name of the storage type.")
+      .def_prop_ro("exponent", &weight_exponent,
+                   "Values times 2^exponent are below 2^15; amx keeps them so in float16. Integer formats only.")
       .def("unpack_row", [](const PackedWeight& w, int row) {
         check_row(w, row);
         std::vector<float> out(w.k);

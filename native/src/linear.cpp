@@ -1,6 +1,7 @@
 // Choice of kernels, and reading packed weights back.
 #include "linear.hpp"
 
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -100,6 +101,9 @@ uint8_t* linear_scratch(size_t bytes) {
 
 const LinearKernels& linear_kernels(Isa isa) {
 #ifdef TENFOLD_X86
+#ifdef TENFOLD_AMX
+  if (isa == Isa::amx) return linear_kernels_amx();
+#endif
   if (isa >= Isa::avx512) return linear_kernels_avx512();
   if (isa == Isa::avx2) return linear_kernels_avx2();
 #endif
@@ -111,10 +115,17 @@ int weight_rows(const PackedWeight& w) { return w.n; }
 int weight_columns(const PackedWeight& w) { return w.k; }
 int weight_panels(const PackedWeight& w) { return w.panels; }
 size_t weight_bytes(const PackedWeight& w) { return w.bytes; }
-Form weight_form(const PackedWeight& w) {
-  return w.layout.bits == 16 ? kHalves : w.layout.paired() ? kPairs : kGroups;
+Form weight_form(const LinearKernels& kernels, const PackedWeight& w) {
+  if (w.layout.bits == 16) return kHalves;
+  return kernels.quad_row != nullptr ? kQuads : w.layout.paired() ? kPairs : kGroups;
 }
 const char* weight_format(const PackedWeight& w) { return w.format->name; }
+
+int weight_exponent(const PackedWeight& w) {
+  int exponent = 0;
+  std::frexp(w.bound, &exponent);
+  return w.bound > 0.f ? 15 - exponent : 0;
+}
 
 void unpack_row(const PackedWeight& w, int row, float* out) {
   if (w.layout.bits == 16) {

@@ -58,7 +58,8 @@ inline int outlier_capacity(int k) { return k / kPair + 2; }
 struct RowTile { int row, count, size, slot; };
 
 // In which forms activations are kept, as weights ask for them; a set of bits.
-enum Form : unsigned { kPairs = 1, kGroups = 2, kHalves = 4 };
+enum Form : unsigned { kPairs = 1, kGroups = 2, kHalves = 4, kQuads = 8 };
+constexpr int kForms = 4;
 
 struct Activations;  // defined in activations.hpp
 
@@ -74,6 +75,8 @@ struct LinearKernels {
   // Writes all that `out` points at; see quantize_row in linear_driver.hpp.
   void (*quantize_row)(const float* x, int k, float outlier_above, const QuantizedRow& out);
   void (*bf16_row)(const float* x, int k, uint16_t* out);  // [k_padded]
+  // The same for kQuads; null where integer weights meet quantized activations.
+  void (*quad_row)(const float* x, int k, uint16_t* out);
   const int* tile_sizes;  // rows that a tile may take, increasing
   int num_tile_sizes;
   // Tiles [tile_begin, tile_end) of x's plan times panels [panel_begin, panel_end) of w.
@@ -81,6 +84,7 @@ struct LinearKernels {
                    int panel_end, const LinearOut& out);
 };
 
+// amx meets integer weights with bfloat16 activations, the others with int8 ones.
 const LinearKernels& linear_kernels(Isa isa);
 
 // Packs a matrix of n rows (outputs) and k columns from a ggml storage type (number as in GGUF) for the kernels.
@@ -95,7 +99,7 @@ int weight_rows(const PackedWeight& w);       // n
 int weight_columns(const PackedWeight& w);    // k
 int weight_panels(const PackedWeight& w);     // ceil(n / kPanel)
 size_t weight_bytes(const PackedWeight& w);   // bytes held
-Form weight_form(const PackedWeight& w);      // of the activations it meets
+Form weight_form(const LinearKernels& kernels, const PackedWeight& w);  // of the activations it meets
 const char* weight_format(const PackedWeight& w);
 void unpack_row(const PackedWeight& w, int row, float* out);  // k floats, exactly the values multiplied with
 

@@ -207,7 +207,7 @@ void store_rows(const float* __restrict y, int row, int count, int column, int c
   }
 }
 
-void store_tile(const float* y, const RowTile& tile, int column, int columns, const LinearOut& out) {
+inline void store_tile(const float* y, const RowTile& tile, int column, int columns, const LinearOut& out) {
   if (out.bias != nullptr) {
     if (out.add) store_rows<true, true>(y, tile.row, tile.count, column, columns, out);
     else store_rows<true, false>(y, tile.row, tile.count, column, columns, out);
@@ -247,7 +247,8 @@ void multiply_tiles(const PackedWeight& w, const Activations& x, int begin, int 
 template <class V, LayoutId id>
 void multiply_layout(const PackedWeight& w, const Activations& x, int tile_begin, int tile_end, int panel_begin,
                      int panel_end, const LinearOut& out) {
-  const size_t lane = lane_bytes(weight_form(w), x.k);
+  constexpr Form form = layout_of(id).bits == 16 ? kHalves : layout_of(id).paired() ? kPairs : kGroups;
+  const size_t lane = lane_bytes(form, x.k);
   for (int begin = tile_begin; begin < tile_end;) {
     size_t held = 0;
     int end = begin;
@@ -263,24 +264,12 @@ void multiply(const PackedWeight& w, const Activations& x, int tile_begin, int t
   const auto run = [&]<LayoutId id>() {
     multiply_layout<V, id>(w, x, tile_begin, tile_end, panel_begin, panel_end, out);
   };
-  switch (w.format->id) {
-    case LayoutId::q4: return run.template operator()<LayoutId::q4>();
-    case LayoutId::q4_min: return run.template operator()<LayoutId::q4_min>();
-    case LayoutId::q5: return run.template operator()<LayoutId::q5>();
-    case LayoutId::q5_min: return run.template operator()<LayoutId::q5_min>();
-    case LayoutId::q8: return run.template operator()<LayoutId::q8>();
-    case LayoutId::k2: return run.template operator()<LayoutId::k2>();
-    case LayoutId::k3: return run.template operator()<LayoutId::k3>();
-    case LayoutId::k4: return run.template operator()<LayoutId::k4>();
-    case LayoutId::k5: return run.template operator()<LayoutId::k5>();
-    case LayoutId::k6: return run.template operator()<LayoutId::k6>();
-    case LayoutId::bf16: return run.template operator()<LayoutId::bf16>();
-  }
+  by_layout(w.format->id, run);
 }
 
 template <class V>
 constexpr LinearKernels kernels_of() {
-  return {quantize_row<V>, V::bf16_row, V::kTiles, static_cast<int>(sizeof V::kTiles / sizeof V::kTiles[0]), multiply<V>};
+  return {quantize_row<V>, V::bf16_row, nullptr, V::kTiles, static_cast<int>(sizeof V::kTiles / sizeof V::kTiles[0]), multiply<V>};
 }
 
 }  // namespace

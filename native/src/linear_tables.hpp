@@ -10,6 +10,7 @@ namespace tenfold {
 const LinearKernels& linear_kernels_generic();
 const LinearKernels& linear_kernels_avx2();
 const LinearKernels& linear_kernels_avx512();
+const LinearKernels& linear_kernels_amx();
 
 // This thread's scratch of at least so many bytes, 64-byte aligned, valid until the next call on the thread.
 uint8_t* linear_scratch(size_t bytes);

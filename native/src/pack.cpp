@@ -18,18 +18,37 @@ namespace {
 
 constexpr size_t kFound = SIZE_MAX;  // "no bad scale found yet"
 
+// What all threads find in a weight: the lowest offset of a bad scale, and the largest value that codes could make.
+struct Findings {
+  std::atomic<size_t> bad{kFound};
+  std::atomic<uint32_t> bound{0};  // bits of a float that is not negative, so larger bits are larger values
+
+  void note_bad(size_t offset) {
+    size_t seen = bad.load();
+    while (offset < seen && !bad.compare_exchange_weak(seen, offset)) {}
+  }
+  void note_bound(float value) {
+    const uint32_t bits = float_to_bits(value);
+    uint32_t seen = bound.load(std::memory_order_relaxed);
+    while (bits > seen && !bound.compare_exchange_weak(seen, bits)) {}
+  }
+};
+
+// The largest value that a block's scales allow.
+float bound_of(const Layout& layout, const BlockParts& parts) {
+  const float most_scale = !layout.is_super() ? 1.f : layout.nibble_scales() ? 15.f : layout.min ? 63.f : 128.f;
+  const float most_minimum = !layout.is_super() ? 1.f : layout.nibble_scales() ? 15.f : 63.f;
+  const float codes = static_cast<float>(1 << layout.bits);
+  const float scaled = std::fabs(f16_to_float(parts.scale)) * most_scale * codes;
+  return layout.min ? scaled + std::fabs(f16_to_float(parts.minimum)) * most_minimum : scaled;
+}
+
 struct Source {
   const uint8_t* data;
   const Format* format;
   int n, k;
   size_t row_bytes;
 };
-
-// The lowest offset of a bad scale, over all threads.
-void note_bad(std::atomic<size_t>& bad, size_t offset) {
-  size_t seen = bad.load();
-  while (offset < seen && !bad.compare_exchange_weak(seen, offset)) {}
-}
 
 // Codes of a group as words [quad][column] (four codes a word) into planes.
 void write_group(int bits, const uint32_t quads[8][16], uint8_t* out) {
@@ -92,8 +111,9 @@ void write_head(const Layout& layout, const BlockParts* parts, uint8_t* out) {
 }
 
 void pack_integer_panel(const Source& from, const PackedWeight& to, int panel, uint8_t* out,
-                        std::atomic<size_t>& bad) {
+                        Findings& findings) {
   const Layout& layout = to.layout;
+  float bound = 0.f;
   BlockParts parts[kPanel];
   std::memset(parts, 0, sizeof parts);
   for (auto& part : parts) std::memset(part.codes, layout.offset, sizeof part.codes);  // columns past n are zero
@@ -103,13 +123,15 @@ void pack_integer_panel(const Source& from, const PackedWeight& to, int panel, u
       const size_t offset = static_cast<size_t>(panel * kPanel + c) * from.row_bytes +
                             static_cast<size_t>(block) * from.format->source_block_bytes;
       const int wrong = read_block(from.format->id, from.data + offset, parts[c]);
-      if (wrong >= 0) note_bad(bad, offset + wrong);
+      if (wrong >= 0) findings.note_bad(offset + wrong);
+      bound = std::max(bound, bound_of(layout, parts[c]));
     }
     write_head(layout, parts, out);
     uint8_t* group_out = out + layout.head_bytes();
     for (int g = 0; g < layout.block / kGroup; ++g, group_out += layout.group_bytes())
       write_codes(layout.bits, parts, g * kGroup, group_out);
   }
+  findings.note_bound(bound);
 }
 
 // Eight blocks of one column at most, as one fine block. Source blocks past the column's end have scales of 0.
@@ -150,8 +172,9 @@ void write_fine_head(const FineColumn columns[kPanel], int pairs, bool min, uint
   }
 }
 
-void pack_fine_panel(const Source& from, const PackedWeight& to, int panel, uint8_t* out, std::atomic<size_t>& bad) {
+void pack_fine_panel(const Source& from, const PackedWeight& to, int panel, uint8_t* out, Findings& findings) {
   const Layout& layout = to.layout;
+  float bound = 0.f;
   const int columns = from.n - panel * kPanel < kPanel ? from.n - panel * kPanel : kPanel;
   for (int block = 0; block < blocks_of(from.k); ++block) {
     const int pairs = pairs_in_block(from.k, block), first = block * kBlockGroups;
@@ -169,7 +192,8 @@ void pack_fine_panel(const Source& from, const PackedWeight& to, int panel, uint
                               static_cast<size_t>(first + g) * from.format->source_block_bytes;
         BlockParts& part = parts[g][c];
         const int wrong = read_block(from.format->id, from.data + offset, part);
-        if (wrong >= 0) note_bad(bad, offset + wrong);
+        if (wrong >= 0) findings.note_bad(offset + wrong);
+        bound = std::max(bound, bound_of(layout, part));
         scales[g] = f16_to_float(part.scale);
         minimums[g] = f16_to_float(part.minimum);
         for (int i = 0; i < kGroup; ++i) code_sums[g] += std::abs(part.codes[i] - layout.offset);
@@ -182,6 +206,7 @@ void pack_fine_panel(const Source& from, const PackedWeight& to, int panel, uint
       write_codes(layout.bits, parts[g], 0, group_out);
     out += layout.block_bytes(pairs);
   }
+  findings.note_bound(bound);
 }
 
 // f16 bits as bf16 bits without branches, so that loops become vectors; infinities and NaN come out finite.
@@ -215,7 +240,7 @@ bool read_floats(int ggml_type, const uint8_t* p, int count, uint16_t* out) {
   return bad == 0;
 }
 
-void pack_float_panel(const Source& from, int panel, uint8_t* out, std::atomic<size_t>& bad) {
+void pack_float_panel(const Source& from, int panel, uint8_t* out, Findings& findings) {
   constexpr int kStrip = 64;  // columns of k taken at a time, so that reads and writes both stay together
   const int columns = from.n - panel * kPanel < kPanel ? from.n - panel * kPanel : kPanel;
   const int size = from.format->source_block_bytes;
@@ -229,7 +254,7 @@ void pack_float_panel(const Source& from, int panel, uint8_t* out, std::atomic<s
       uint16_t ignored;
       for (int i = 0; i < count; ++i)
         if (!read_floats(from.format->ggml_type, from.data + offset + static_cast<size_t>(i) * size, 1, &ignored))
-          note_bad(bad, offset + static_cast<size_t>(i) * size);
+          findings.note_bad(offset + static_cast<size_t>(i) * size);
     }
     for (int pair = 0; pair < (count + 1) / 2; ++pair, out += 64)
       for (int c = 0; c < kPanel; ++c) std::memcpy(out + 4 * c, &strip[c][2 * pair], 4);
@@ -276,17 +301,18 @@ std::shared_ptr<const PackedWeight> pack_weight(int ggml_type, const uint8_t* da
     to->panel_bytes += to->layout.block_bytes(to->layout.is_fine() ? pairs_in_block(k, block) : 4);
   to->bytes = to->panel_bytes * to->panels;
   to->data = allocate_packed(to->bytes);
-  std::atomic<size_t> bad{kFound};
+  Findings findings;
   pool.run(to->panels, [&](int panel, int) {
     uint8_t* out = to->data.get() + static_cast<size_t>(panel) * to->panel_bytes;
-    if (to->layout.bits == 16) pack_float_panel(from, panel, out, bad);
-    else if (to->layout.is_fine()) pack_fine_panel(from, *to, panel, out, bad);
-    else pack_integer_panel(from, *to, panel, out, bad);
+    if (to->layout.bits == 16) pack_float_panel(from, panel, out, findings);
+    else if (to->layout.is_fine()) pack_fine_panel(from, *to, panel, out, findings);
+    else pack_integer_panel(from, *to, panel, out, findings);
   });
-  if (bad.load() != kFound)
+  to->bound = bits_to_float(findings.bound.load());
+  if (findings.bad.load() != kFound)
     throw std::invalid_argument("A weight of type " + std::string(from.format->name) + " has a " +
                                 (to->layout.bits == 16 ? "value" : "scale") +
-                                " that is NaN or infinite at byte offset " + std::to_string(bad.load()) +
+                                " that is NaN or infinite at byte offset " + std::to_string(findings.bad.load()) +
                                 " of the tensor; the file is damaged.");
   return to;
 }

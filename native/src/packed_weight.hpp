@@ -83,6 +83,24 @@ constexpr Layout layout_of(LayoutId id) {
   }
 }
 
+// Calls run.operator()<id>() for a layout that is known only now.
+template <class Run>
+void by_layout(LayoutId id, const Run& run) {
+  switch (id) {
+    case LayoutId::q4: return run.template operator()<LayoutId::q4>();
+    case LayoutId::q4_min: return run.template operator()<LayoutId::q4_min>();
+    case LayoutId::q5: return run.template operator()<LayoutId::q5>();
+    case LayoutId::q5_min: return run.template operator()<LayoutId::q5_min>();
+    case LayoutId::q8: return run.template operator()<LayoutId::q8>();
+    case LayoutId::k2: return run.template operator()<LayoutId::k2>();
+    case LayoutId::k3: return run.template operator()<LayoutId::k3>();
+    case LayoutId::k4: return run.template operator()<LayoutId::k4>();
+    case LayoutId::k5: return run.template operator()<LayoutId::k5>();
+    case LayoutId::k6: return run.template operator()<LayoutId::k6>();
+    case LayoutId::bf16: return run.template operator()<LayoutId::bf16>();
+  }
+}
+
 // bfloat16 as a float: the nearest, halves away from zero. For finite x.
 inline float cut_to_bf16(float x) { return bits_to_float((float_to_bits(x) + 0x8000u) & 0xffff0000u); }
 
@@ -100,10 +118,14 @@ struct PackedWeight {
   int n, k, panels;
   size_t panel_bytes;
   size_t bytes;
+  float bound;  // no value of an integer layout is larger, whatever its code
   std::shared_ptr<uint8_t> data;
 
   const uint8_t* panel(int i) const { return data.get() + static_cast<size_t>(i) * panel_bytes; }
 };
+
+// The power of two that takes a weight's largest value below 2^15. Integer layouts only.
+int weight_exponent(const PackedWeight& w);
 
 // One row taken apart, for tests and twins: codes (offset subtracted), scales and minimums (added) per `layout.sub`.
 // minimums is not touched when the layout has none. Integer layouts only.

@@ -175,7 +175,7 @@ void NativeProgram::run_attention(const AttentionStage& stage, Run& run) {
 
 void NativeProgram::run_logits(const LogitsStage& stage, Run& run) {
   const std::vector<int> weights{stage.weight}, biases{-1};
-  const Form form = weight_form(*weights_[stage.weight]);
+  const Form form = weight_form(linear_kernels_, *weights_[stage.weight]);
   for (int begin = 0; begin < run.input.num_logit_rows; begin += max_logit_rows_) {
     const int rows = std::min(max_logit_rows_, run.input.num_logit_rows - begin);
     {

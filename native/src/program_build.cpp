@@ -116,7 +116,7 @@ void NativeProgram::linear(LinearStage stage) {
   for (size_t i = 0; i < stage.weights.size(); ++i) {
     const PackedWeight& w = *weights_.at(stage.weights[i]);
     if (weight_columns(w) != stage.x.width) throw std::invalid_argument("linear: a weight's width is not x's.");
-    forms |= weight_form(w);
+    forms |= weight_form(linear_kernels_, w);
     n += weight_rows(w);
     const int bias = stage.biases.at(i);
     if (bias >= 0 && static_cast<int>(vectors_.at(bias).size()) != weight_rows(w))
@@ -148,7 +148,7 @@ void NativeProgram::logits(LogitsStage stage) {
   const PackedWeight& w = *weights_.at(stage.weight);
   if (weight_columns(w) != stage.x.width) throw std::invalid_argument("logits: the weight's width is not x's.");
   logit_activation_width_ = std::max(logit_activation_width_, stage.x.width);
-  logit_activation_forms_ |= weight_form(w);
+  logit_activation_forms_ |= weight_form(linear_kernels_, w);
   vocab_ = weight_rows(w);
   stage.number = num_ops_++;
   stages_.emplace_back(stage);

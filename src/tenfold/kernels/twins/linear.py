@@ -205,7 +205,8 @@ def _from_bf16(bits: NDArray[np.uint16]) -> Float32:
 def multiply_bf16(weight: Float32, x: Float32, bias: Float32 | None = None) -> Float32:
     """Product of rows and a bf16 weight, bit for bit as the generic and AVX2 kernels make it.
 
-    AVX-512 sums pairs of k in its own instruction and differs from this in the last bits.
+    AVX-512 and AMX sum pairs of k in their own instructions and differ from this in the last bits; for AMX see
+    `multiply_bf16_amx`.
 
     Args:
         weight: float32 (n, k) of bfloat16 values. x: float32 (rows, k). bias: float32 (n,).
@@ -218,3 +219,73 @@ def multiply_bf16(weight: Float32, x: Float32, bias: Float32 | None = None) -> F
     for i in range(weight.shape[1]):
         y = fused_multiply_add(np.broadcast_to(weight[None, :, i], y.shape), rounded[:, i, None], y)
     return y if bias is None else y + bias
+
+
+def multiply_amx(
+    codes: Int32,
+    scales: Float32,
+    minimums: Float32 | None,
+    offset: int,
+    exponent: int,
+    x: Float32,
+    bias: Float32 | None = None,
+) -> Float32:
+    """Product of rows and an integer weight, bit for bit as AMX makes it: weights and rows in bfloat16.
+
+    Args:
+        codes: int32 (n, k), less `offset`; scales and minimums: float32 (n, k / s); as `PackedWeight.parts()` gives
+            them. exponent: `PackedWeight.exponent`.
+        x: float32 (rows, k). bias: float32 (n,).
+
+    Returns:
+        float32 (rows, n).
+    """
+    n, k = codes.shape
+    sub = k // scales.shape[1]
+    power = np.float32(2.0**exponent)
+    zero = np.zeros_like(scales) if minimums is None else minimums * power
+    zero = np.repeat((zero - np.float32(offset) * (scales * power)).astype(np.float16), sub, axis=1)
+    # Codes are masked where they lie, which multiplies them by a power of two.
+    shifts = [0, 8, 0, 8, 4, 12, 4, 12] if offset == 8 else [0, 8] * 4
+    moved = np.tile(2.0 ** np.array(shifts), k // 8)
+    scale = np.repeat((scales * power).astype(np.float16), sub, axis=1).astype(np.float64) / moved
+    values = scale.astype(np.float16).astype(np.float64) * ((codes + offset) * moved) + zero.astype(np.float64)
+    bits = values.astype(np.float16).view(np.uint16)
+    size = ((bits & np.uint16(0x7FFF)) + np.uint16(4)) >> np.uint16(3)
+    weight = _from_bf16(np.where(size < 0x80, np.uint16(0), size | (bits & np.uint16(0x8000))))
+    quads = np.arange(k).reshape(-1, 4)[:, [0, 2, 1, 3]].reshape(-1)
+    rows = _from_bf16(round_to_bf16(x * np.float32(2.0**64)))
+    y = _multiply_tiles(weight[:, quads], rows[:, quads]) * np.float32(2.0 ** (112 - 64 - exponent))
+    return y if bias is None else y + bias
+
+
+def multiply_bf16_amx(weight: Float32, x: Float32, bias: Float32 | None = None) -> Float32:
+    """Product of rows and a bf16 weight, bit for bit as AMX makes it.
+
+    Args:
+        weight: float32 (n, k) of bfloat16 values. x: float32 (rows, k). bias: float32 (n,).
+
+    Returns:
+        float32 (rows, n).
+    """
+    y = _multiply_tiles(weight, _from_bf16(round_to_bf16(x)))
+    return y if bias is None else y + bias
+
+
+def _multiply_tiles(weight: Float32, x: Float32) -> Float32:
+    """Products of bfloat16 by tiles (TDPBF16PS, Intel's manual, volume 2).
+
+    Of each 32 k, products of the first elements of pairs are summed in order, likewise those of the second ones;
+    then the sum of both is added to what there is. A product is exact.
+    """
+    k = weight.shape[1]
+    steps = -(-k // GROUP)
+    rows, columns = np.zeros((len(x), steps * GROUP), np.float32), np.zeros((len(weight), steps * GROUP), np.float32)
+    rows[:, :k], columns[:, :k] = x, weight
+    y = np.zeros((len(x), len(weight)), np.float32)
+    for start in range(0, steps * GROUP, GROUP):
+        halves = [np.zeros(y.shape, np.float32), np.zeros(y.shape, np.float32)]
+        for i in range(GROUP):
+            halves[i % 2] = halves[i % 2] + rows[:, start + i, None] * columns[None, :, start + i]
+        y = y + (halves[0] + halves[1])
+    return y
