@@ -6,6 +6,7 @@ namespace tenfold {
 
 const CeilingKernels& ceiling_kernels_avx2();
 const CeilingKernels& ceiling_kernels_avx512();
+const CeilingKernels& ceiling_kernels_amx();
 
 namespace {
 
@@ -58,6 +59,9 @@ const CeilingKernels& ceiling_kernels(Isa isa) {
   static const CeilingKernels generic{int8_rounds, fp32_rounds, fp32_rounds, read_all};
 #ifdef TENFOLD_X86
   if (isa == Isa::avx2) return ceiling_kernels_avx2();
+#ifdef TENFOLD_AMX
+  if (isa == Isa::amx) return ceiling_kernels_amx();
+#endif
   if (isa >= Isa::avx512) return ceiling_kernels_avx512();
 #endif
   return generic;

@@ -5,7 +5,8 @@
 
 namespace tenfold {
 
-// avx512 means F, BW, DQ, VL, VNNI and BF16; amx means that, AVX-512 FP16, and tiles of BF16 that the system lets us use.
+// avx512 means F, BW, DQ, VL, VNNI and BF16; amx means that, AVX-512 FP16, and tiles of int8
+// and BF16 that the system lets us use.
 enum class Isa { generic = 0, avx2 = 1, avx512 = 2, amx = 3 };
 
 const char* isa_name(Isa isa);

@@ -11,7 +11,6 @@
 #include <cstring>
 
 #include "activations.hpp"
-#include "bf16.hpp"
 #include "linear_tables.hpp"
 #include "unpack_amx.hpp"
 
@@ -137,67 +136,11 @@ void finish(const float* sums, const RowTile& tile, int n, int panel, int panels
   }
 }
 
-// Denormals count as zero while one of these lives, as they do for tiles.
-class FlushDenormals {
- public:
-  FlushDenormals() : before_(_mm_getcsr()) { _mm_setcsr(before_ | 0x8040u); }
-  ~FlushDenormals() { _mm_setcsr(before_); }
-  FlushDenormals(const FlushDenormals&) = delete;
-  FlushDenormals& operator=(const FlushDenormals&) = delete;
-
- private:
-  unsigned before_;
-};
-
-// Few rows, with whose tiles AMX would do a sixteenth of what it could: the same sums by AVX-512, without a way through
-// memory for the weights.
-template <LayoutId id, int R>
-void multiply_by_lanes(const Weights<id>& weights, const uint8_t* records, const RowTile& tile, int panel_begin,
-                       int panel_end, const LinearOut& out) {
-  const FlushDenormals flush;
-  const int pairs = weights.groups * kGroup / 2;
-  float* x = reinterpret_cast<float*>(linear_scratch(sizeof(float) * 2 * R * pairs));  // [pairs][R][2]
-  for (int p = 0; p < pairs; ++p)
-    for (int r = 0; r < R; ++r)
-      for (int i = 0; i < 2; ++i) {
-        const uint8_t* at = records + (static_cast<size_t>(p / kTileRows) * R + r) * kHalfBytes + p % kTileRows * 4 + i * 2;
-        x[(p * R + r) * 2 + i] = bf16_to_float(load16(at));
-      }
-  alignas(64) float sums[R * kWide * kPanel];
-  const __m512i bits = _mm512_set1_epi32(static_cast<int>(0x8fff0000u));
-  for (int panel = panel_begin; panel < panel_end; ++panel) {
-    __m512 y[R];
-    for (auto& sum : y) sum = _mm512_setzero_ps();
-    for (int g = 0; g < weights.groups; ++g) {
-      const float* of_group = x + static_cast<size_t>(g) * kGroup * R;
-      __m512 even[R], odd[R];
-      for (int r = 0; r < R; ++r) even[r] = odd[r] = _mm512_setzero_ps();
-      unpack_group<id>(weights.w.panel(panel), weights.w.k, g, weights.power, [&](int p, __m512i row) {
-        const __m512 first = _mm512_castsi512_ps(_mm512_and_si512(_mm512_slli_epi32(row, 16), bits));
-        const __m512 second = _mm512_castsi512_ps(_mm512_and_si512(row, bits));
-        for (int r = 0; r < R; ++r) {
-          even[r] = _mm512_fmadd_ps(first, _mm512_set1_ps(of_group[(p * R + r) * 2]), even[r]);
-          odd[r] = _mm512_fmadd_ps(second, _mm512_set1_ps(of_group[(p * R + r) * 2 + 1]), odd[r]);
-        }
-      });
-      for (int r = 0; r < R; ++r) y[r] = _mm512_add_ps(y[r], _mm512_add_ps(even[r], odd[r]));
-    }
-    for (int r = 0; r < R; ++r) _mm512_store_ps(sums + r * kWide * kPanel, y[r]);
-    finish(sums, tile, weights.w.n, panel, 1, weights.unscale, out);
-  }
-}
-
 // One row tile: all of k in one go, so that unpacking and products overlap.
 template <LayoutId id>
 void multiply_few(const Weights<id>& weights, const Activations& x, Form form, const RowTile& tile, int panel_begin,
                   int panel_end, const LinearOut& out) {
-  if constexpr (!Weights<id>::kHalvesAlready) {
-    if (tile.size == 1)
-      return multiply_by_lanes<id, 1>(weights, x.tile(form, tile.slot), tile, panel_begin, panel_end, out);
-    if (tile.size == 2)
-      return multiply_by_lanes<id, 2>(weights, x.tile(form, tile.slot), tile, panel_begin, panel_end, out);
-  }
-  constexpr int kTogether = Weights<id>::kHalvesAlready ? kChunk : 1;
+  constexpr int kTogether = Weights<id>::kHalvesAlready ? kChunk : 2;
   alignas(64) uint8_t scratch[kWide * kTogether * kOperandBytes];
   alignas(64) float sums[kSums];
   const TileSession session(shapes_of(tile.size));

@@ -47,6 +47,9 @@ inline void tile_store(void* to, int64_t stride) {
 }
 template <int tile>
 inline void tile_zero() { asm volatile("tilezero %%tmm%c0" : : "i"(tile)); }
+// The same of int8, four k to each 32 bits of A and B, exactly.
+template <int sum, int a, int b>
+inline void tile_dot_int8() { asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(sum), "i"(a), "i"(b)); }
 template <int sum, int a, int b>
 inline void tile_dot() { asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(sum), "i"(a), "i"(b)); }
 

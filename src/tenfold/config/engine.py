@@ -10,7 +10,8 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         threads: compute threads; None takes the CPUs this process may use.
-        isa: kernels to use ("generic", "avx2", "avx512", "amx"); None takes TENFOLD_ISA or the CPU's best.
+        isa: kernels to use ("generic", "avx2", "avx512", "amx"); None takes TENFOLD_ISA or the CPU's best
+            for max_num_seqs.
         max_model_len: longest prompt plus output, in tokens; None takes the model's context length.
         max_num_seqs: sequences that run at once.
         max_num_batched_tokens: tokens computed in one step; bounds how long a prefill can delay a decode.

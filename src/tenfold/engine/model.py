@@ -108,7 +108,7 @@ def load_model(
     checkpoint = open_checkpoint(path)
     program = build_program(checkpoint)
     chosen: list[tuple[str, str, str]] = []
-    isa, why = choose_isa(settings.isa)
+    isa, why = choose_isa(settings.isa, settings.max_num_seqs)
     chosen.append(("isa", isa, why))
     threads = settings.threads or len(os.sched_getaffinity(0))
     if settings.threads is None:

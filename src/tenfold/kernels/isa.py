@@ -8,8 +8,15 @@ from tenfold import _native
 from tenfold.core.errors import TenfoldError
 
 
-def choose_isa(forced: str | None = None) -> tuple[str, str]:
+AMX_SEQUENCES = 12
+"""Sequences at once from which AMX pays: it makes weights bfloat16 in each step, however few rows they meet."""
+
+
+def choose_isa(forced: str | None = None, max_num_seqs: int = AMX_SEQUENCES) -> tuple[str, str]:
     """Return (instruction set, why): `forced`, else the environment's TENFOLD_ISA, else the CPU's best.
+
+    AMX is not the best where fewer than `AMX_SEQUENCES` sequences may run at once. All of an engine's steps use one
+    instruction set, as AMX and AVX-512 round differently.
 
     Raises:
         TenfoldError: when the forced one is unknown or the CPU lacks it.
@@ -19,6 +26,8 @@ def choose_isa(forced: str | None = None) -> tuple[str, str]:
     if not wanted:
         wanted, source = os.environ.get("TENFOLD_ISA"), "forced by TENFOLD_ISA"
     if not wanted:
+        if supported[-1] == "amx" and max_num_seqs < AMX_SEQUENCES:
+            return supported[-2], f"amx pays from {AMX_SEQUENCES} sequences at once, and max_num_seqs is {max_num_seqs}"
         return supported[-1], "the best this CPU supports"
     if wanted not in supported:
         raise TenfoldError(

@@ -14,6 +14,7 @@ from tenfold.core.errors import TenfoldError
 from tenfold.core.request import RequestOutput
 from tenfold.engine.core import EngineCore
 from tenfold.engine.model import Model, load_model, open_model
+from tenfold.kernels.isa import choose_isa
 from tenfold.lab.engine_report import EngineReport, Repeat, Stretch, summarize_repeats
 from tenfold.lab.random_requests import RandomRequests, check_cache_fits
 from tenfold.lab.roofline import Ceilings, Roofline, best_of, measure_ceilings
@@ -249,7 +250,8 @@ def _load(path: Path, settings: EngineBenchSettings, progress: Progress) -> Mode
     check_cache_fits(kv_bytes, "--batch, --depth or --prompt-len")
     engine = EngineSettings(
         threads=settings.threads,
-        isa=settings.isa,
+        # Prefill is measured as a server with default settings would do it.
+        isa=settings.isa or (choose_isa()[0] if settings.output_len == 1 else None),
         max_model_len=min(tokens + slack, program.context_length),
         max_num_seqs=batch,
         max_num_batched_tokens=budget,
