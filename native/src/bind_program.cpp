@@ -163,6 +163,7 @@ void bind_program(nb::module_& m) {
       .def_prop_ro("threads", &NativeProgram::threads)
       .def_prop_ro("isa", [](const NativeProgram& self) { return std::string(isa_name(self.isa())); })
       .def_prop_ro("weight_formats", &NativeProgram::weight_formats)
+      .def_prop_ro("weight_products", &NativeProgram::weight_products)
       .def("stage_seconds", [](const NativeProgram& self) {
         nb::dict seconds;
         const char* names[] = {"rows", "linear", "attention", "logits", "sampling"};

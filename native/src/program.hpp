@@ -97,6 +97,7 @@ class NativeProgram {
   std::vector<size_t> weight_sizes() const;  // of each matrix, in the order in which they were added
   size_t kv_bytes() const { return kv_.bytes(); }
   std::vector<std::string> weight_formats() const;
+  std::vector<std::string> weight_products() const;  // "int8" or "bf16": what products are made in, likewise
   double stage_seconds(int kind) const { return seconds_[kind]; }  // 0 rows, 1 linear, 2 attention, 3 logits, 4 sampling
 
   // Times each stage, and each op within row stages, from zero; or stops doing so. Costs two clock reads a stage.

@@ -192,6 +192,13 @@ std::vector<size_t> NativeProgram::weight_sizes() const {
   return sizes;
 }
 
+std::vector<std::string> NativeProgram::weight_products() const {
+  std::vector<std::string> names;
+  for (const auto& weight : weights_)
+    names.emplace_back((weight_form(linear_kernels_, *weight) & (kHalves | kQuads)) != 0 ? "bf16" : "int8");
+  return names;
+}
+
 std::vector<std::string> NativeProgram::weight_formats() const {
   std::vector<std::string> names;
   for (const auto& weight : weights_) names.emplace_back(weight_format(*weight));

@@ -36,5 +36,5 @@ def test_what_is_asked_for_wins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_the_cpu_lacks_is_refused() -> None:
-    with pytest.raises(TenfoldError, match="'sse' .asked for. is not available"):
+    with pytest.raises(TenfoldError, match="asked for"):
         choose_isa("sse")

@@ -68,7 +68,9 @@ def pack(ggml_type: int, data: np.ndarray, n: int, k: int, threads: int = 1) -> 
 OFFSETS = {2: 8, 3: 8, 6: 16, 7: 0, 8: 128, 10: 0, 11: 4, 12: 8, 13: 0, 14: 32}
 
 
-def product(isa: str, ggml_type: int, weight: Any, x: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
+def product(
+    isa: str, ggml_type: int, weight: Any, x: np.ndarray, bias: np.ndarray | None = None
+) -> np.ndarray:
     """The twin's product with an integer weight."""
     codes, scales, minimums, units = weight.parts()
     if isa != "amx":

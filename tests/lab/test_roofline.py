@@ -29,12 +29,14 @@ CEILINGS = Ceilings(
 
 def loaded(folder: Path, **options: object) -> Model:
     file = write_tiny_gguf(folder / "tiny.gguf", **options)  # type: ignore[arg-type]
-    return load_model(file, EngineSettings(threads=1, max_model_len=128, kv_cache_memory_bytes=1 << 20))
+    return load_model(
+        file, EngineSettings(threads=1, isa="generic", max_model_len=128, kv_cache_memory_bytes=1 << 20)
+    )
 
 
 def roofline(model: Model) -> Roofline:
     native = model.runner.native
-    return Roofline(model.program, native.weight_bytes, native.weight_formats)
+    return Roofline(model.program, native.weight_bytes, native.weight_formats, native.weight_products)
 
 
 @given(st.integers(0, 60), st.integers(1, 60), st.none() | st.integers(1, 70))

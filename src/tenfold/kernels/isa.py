@@ -7,7 +7,6 @@ import os
 from tenfold import _native
 from tenfold.core.errors import TenfoldError
 
-
 AMX_SEQUENCES = 12
 """Sequences at once from which AMX pays: it makes weights bfloat16 in each step, however few rows they meet."""
 
@@ -27,7 +26,9 @@ def choose_isa(forced: str | None = None, max_num_seqs: int = AMX_SEQUENCES) -> 
         wanted, source = os.environ.get("TENFOLD_ISA"), "forced by TENFOLD_ISA"
     if not wanted:
         if supported[-1] == "amx" and max_num_seqs < AMX_SEQUENCES:
-            return supported[-2], f"amx pays from {AMX_SEQUENCES} sequences at once, and max_num_seqs is {max_num_seqs}"
+            return supported[
+                -2
+            ], f"amx pays from {AMX_SEQUENCES} sequences at once, and max_num_seqs is {max_num_seqs}"
         return supported[-1], "the best this CPU supports"
     if wanted not in supported:
         raise TenfoldError(

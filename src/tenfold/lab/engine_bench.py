@@ -85,7 +85,7 @@ def bench_engine(path: Path, settings: EngineBenchSettings, progress: Progress |
     stretches = EngineBench(model, settings).run(report)
     after = _ceilings(model, settings, report)
     ceilings = None if before is None or after is None else best_of(before, after)
-    roofline = Roofline(model.program, native.weight_bytes, native.weight_formats)
+    roofline = Roofline(model.program, native.weight_bytes, native.weight_formats, native.weight_products)
     repeats = [
         Repeat(
             prefill=prefill.price(roofline, ceilings),

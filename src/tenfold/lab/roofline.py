@@ -17,11 +17,9 @@ from tenfold.program.program import Program
 
 MIN_READ_BYTES = 64 << 20
 MAX_READ_BYTES = 1 << 30
-# Matrices stored so are multiplied as bfloat16, all others as int8.
-FLOAT_FORMATS = ("f32", "f16", "bf16")
 # Bits a weight as packed, to within a few percent; they only split the known sum of bytes between matrices.
 _BITS = {
-    **dict.fromkeys(FLOAT_FORMATS, 16.0),
+    **dict.fromkeys(("f32", "f16", "bf16"), 16.0),
     "q4_0": 4.5,
     "q4_1": 5.0,
     "q5_0": 5.5,
@@ -67,8 +65,8 @@ class StepCost(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         weight_bytes: packed weights.
         kv_bytes: keys and values of the positions attended to.
-        int8_ops: of linear layers with integer weights.
-        bf16_flops: of attention and of linear layers with bfloat16 weights.
+        int8_ops: of linear layers with integer weights that meet int8 activations.
+        bf16_flops: of attention and of all other linear layers.
     """
 
     weight_bytes: float
@@ -104,9 +102,12 @@ class Roofline:
         program: the model.
         weight_bytes: bytes of its packed weights, all together.
         formats: storage type of each matrix ("q4_k"), in the order in which the ops first name them.
+        products: what each one's products are made in, "int8" or "bf16".
     """
 
-    def __init__(self, program: Program, weight_bytes: int, formats: Sequence[str]) -> None:
+    def __init__(
+        self, program: Program, weight_bytes: int, formats: Sequence[str], products: Sequence[str]
+    ) -> None:
         embedding: set[str] = set()
         linear: Counter[str] = Counter()
         logits: Counter[str] = Counter()
@@ -143,8 +144,9 @@ class Roofline:
         self._linear_bytes = (
             weight_bytes - self._logit_bytes - share * sum(bits[name] for name in only_embedding)
         )
-        self._linear_ops = _operations(linear, sizes, kinds)
-        self._logit_ops = _operations(logits, sizes, kinds)
+        made_in = dict(zip(order, products, strict=True))
+        self._linear_ops = _operations(linear, sizes, made_in)
+        self._logit_ops = _operations(logits, sizes, made_in)
 
     def price(self, chunks: Iterable[Chunk]) -> StepCost:
         """Cost of one step."""
@@ -166,11 +168,11 @@ class Roofline:
         )
 
 
-def _operations(uses: Counter[str], sizes: dict[str, int], kinds: dict[str, str]) -> tuple[float, float]:
+def _operations(uses: Counter[str], sizes: dict[str, int], made_in: dict[str, str]) -> tuple[float, float]:
     """Operations a row on (int8, bf16) dot products."""
     totals = [0.0, 0.0]
     for name, count in uses.items():
-        totals[kinds[name] in FLOAT_FORMATS] += 2.0 * sizes[name] * count
+        totals[made_in[name] == "bf16"] += 2.0 * sizes[name] * count
     return totals[0], totals[1]
 
 

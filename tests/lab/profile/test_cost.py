@@ -21,12 +21,14 @@ CEILINGS = Ceilings(int8_gops=100.0, bf16_gflops=50.0, fp32_gflops=25.0, memory_
 
 def loaded(folder: Path, architecture: str, type: str, **options: object) -> Model:
     file = write_tiny_gguf(folder / "tiny.gguf", architecture, type, **options)  # type: ignore[arg-type]
-    return load_model(file, EngineSettings(threads=1, max_model_len=128, kv_cache_memory_bytes=1 << 20))
+    return load_model(
+        file, EngineSettings(threads=1, isa="generic", max_model_len=128, kv_cache_memory_bytes=1 << 20)
+    )
 
 
 def pricer(model: Model) -> Pricer:
     native = model.runner.native
-    return Pricer(model.program, native.weight_sizes, native.weight_formats, Work.of(STEPS))
+    return Pricer(model.program, native.weight_sizes, native.weight_products, Work.of(STEPS))
 
 
 @pytest.mark.parametrize("architecture", ["llama", "qwen2", "qwen3", "gemma3"])
@@ -36,7 +38,7 @@ def test_ops_together_cost_what_the_roofline_says(tmp_path: Path, architecture: 
     prices, native = pricer(model), model.runner.native
     ops = [op for op in model.program.ops if not isinstance(op, Embed)]
     whole = sum((prices.price(op) for op in ops), Cost())
-    roofline = Roofline(model.program, native.weight_bytes, native.weight_formats)
+    roofline = Roofline(model.program, native.weight_bytes, native.weight_formats, native.weight_products)
     expected = [roofline.price(step) for step in STEPS]
     assert whole.int8_ops == sum(cost.int8_ops for cost in expected)
     assert whole.bf16_flops == pytest.approx(sum(cost.bf16_flops for cost in expected))

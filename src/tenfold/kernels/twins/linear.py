@@ -240,7 +240,7 @@ def multiply_amx(
     Returns:
         float32 (rows, n).
     """
-    n, k = codes.shape
+    k = codes.shape[1]
     sub = k // scales.shape[1]
     power = np.float32(2.0**exponent)
     zero = np.zeros_like(scales) if minimums is None else minimums * power
@@ -249,13 +249,14 @@ def multiply_amx(
     shifts = [0, 8, 0, 8, 4, 12, 4, 12] if offset == 8 else [0, 8] * 4
     moved = np.tile(2.0 ** np.array(shifts), k // 8)
     scale = np.repeat((scales * power).astype(np.float16), sub, axis=1).astype(np.float64) / moved
-    values = scale.astype(np.float16).astype(np.float64) * ((codes + offset) * moved) + zero.astype(np.float64)
+    products = scale.astype(np.float16).astype(np.float64) * ((codes + offset) * moved)
+    values = products + zero.astype(np.float64)
     bits = values.astype(np.float16).view(np.uint16)
     size = ((bits & np.uint16(0x7FFF)) + np.uint16(4)) >> np.uint16(3)
     weight = _from_bf16(np.where(size < 0x80, np.uint16(0), size | (bits & np.uint16(0x8000))))
     quads = np.arange(k).reshape(-1, 4)[:, [0, 2, 1, 3]].reshape(-1)
     rows = _from_bf16(round_to_bf16(x * np.float32(2.0**64)))
-    y = _multiply_tiles(weight[:, quads], rows[:, quads]) * np.float32(2.0 ** (112 - 64 - exponent))
+    y: Float32 = _multiply_tiles(weight[:, quads], rows[:, quads]) * np.float32(2.0 ** (112 - 64 - exponent))
     return y if bias is None else y + bias
 
 
@@ -280,7 +281,10 @@ def _multiply_tiles(weight: Float32, x: Float32) -> Float32:
     """
     k = weight.shape[1]
     steps = -(-k // GROUP)
-    rows, columns = np.zeros((len(x), steps * GROUP), np.float32), np.zeros((len(weight), steps * GROUP), np.float32)
+    rows, columns = (
+        np.zeros((len(x), steps * GROUP), np.float32),
+        np.zeros((len(weight), steps * GROUP), np.float32),
+    )
     rows[:, :k], columns[:, :k] = x, weight
     y = np.zeros((len(x), len(weight)), np.float32)
     for start in range(0, steps * GROUP, GROUP):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from tenfold.lab.roofline import FLOAT_FORMATS, Ceilings, Chunk, visible_positions
+from tenfold.lab.roofline import Ceilings, Chunk, visible_positions
 from tenfold.program.op import Add, Attention, Embed, GatedActivation, Linear, Logits, Op, RmsNorm, Rope
 from tenfold.program.program import Program
 
@@ -22,8 +22,8 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
         weight_bytes: of weights read, as packed, each once a step.
         kv_bytes: of keys and values read and written, each position once a step.
         activation_bytes: of activations read and written, mostly within the CPU's caches.
-        int8_ops: dot products with integer weights.
-        bf16_flops: dot products in bfloat16, of attention and of float weights.
+        int8_ops: dot products of integer weights and int8 activations.
+        bf16_flops: dot products in bfloat16, of attention and of the other weights.
         fp32_flops: elementwise arithmetic in float32.
     """
 
@@ -101,15 +101,15 @@ class Pricer:
     Args:
         program: the model.
         sizes: bytes of each packed matrix, in the order in which the ops first name them.
-        formats: storage type of each matrix, likewise.
+        products: what each matrix's products are made in, "int8" or "bf16", likewise.
         work: what was computed.
     """
 
-    def __init__(self, program: Program, sizes: Sequence[int], formats: Sequence[str], work: Work) -> None:
+    def __init__(self, program: Program, sizes: Sequence[int], products: Sequence[str], work: Work) -> None:
         self._program = program
         order = dict.fromkeys(program.weights[name].tensor for op in program.ops for name in matrices_of(op))
         self._bytes = dict(zip(order, sizes, strict=True))
-        self._float = {name: kind in FLOAT_FORMATS for name, kind in zip(order, formats, strict=True)}
+        self._float = {name: kind == "bf16" for name, kind in zip(order, products, strict=True)}
         self._work = work
         self._tokens = work.tokens
         self._samples = work.samples

@@ -49,7 +49,7 @@ def profile_model(
     ceilings = best_of(before, _ceilings(model, settings, tell))
     phases = []
     for times in measured:
-        pricer = Pricer(model.program, native.weight_sizes, native.weight_formats, Work.of(times.steps))
+        pricer = Pricer(model.program, native.weight_sizes, native.weight_products, Work.of(times.steps))
         phases.append(TreeBuilder(model.program, pricer, times, ceilings, by_layer=by_layer).build())
     return ProfileReport(
         model=model.name,
