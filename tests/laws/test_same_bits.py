@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tenfold.kernels.isa import choose_isa
 from tests.laws.mixes import random_mix
 from tests.laws.recording import Shape
 from tests.tiny_models import write_tiny_gguf
@@ -33,7 +34,8 @@ def shapes(
 ) -> Iterator[tuple[str, Shape]]:
     """The named engine shapes over one file."""
     for name in names:
-        settings = dict(SHAPES[name], max_model_len=max_model_len)
+        # One instruction set for all: it is part of what bits depend on, and max_num_seqs has a say in the default.
+        settings = dict(SHAPES[name], max_model_len=max_model_len, isa=choose_isa()[0])
         shape = Shape(path, kv_cache_memory_bytes=64 << 20, **settings)
         if name == "tight":
             block = shape.core.model.program.kv.bytes_per_token * 16
@@ -47,6 +49,7 @@ def assert_same_bits(
     """Every request of every mix: solo on one thread against each shape in company."""
     solo = Shape(
         path,
+        isa=choose_isa()[0],
         threads=1,
         max_num_seqs=4,
         max_num_batched_tokens=128,
@@ -88,7 +91,7 @@ def test_tiny_models(tmp_path: Path, architecture: str, type: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("isa", ["generic", "avx2", "avx512"])
+@pytest.mark.parametrize("isa", ["generic", "avx2", "avx512", "amx"])
 def test_fifty_mixes(tmp_path: Path, isa: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from tenfold import _native
 
