@@ -78,6 +78,9 @@ void check(const AttentionCall& call) {
 }
 
 const AttentionKernels& kernels_of(Isa isa) {
+#ifdef TENFOLD_AMX
+  if (isa == Isa::amx) return attention_amx();
+#endif
 #ifdef TENFOLD_X86
   if (isa >= Isa::avx512) return attention_avx512();
   if (isa == Isa::avx2) return attention_avx2();
@@ -98,7 +101,7 @@ struct AttentionScratch::State {
   Buffer<float> partial_memory;
   Buffer<std::atomic<int>> left;  // tasks to go, by apart number
 
-  void plan(const AttentionCall& call, int threads);
+  void plan(const AttentionCall& call, const AttentionKernels& kernels, int threads);
   void run(const AttentionCall& call, const AttentionKernels& kernels, ThreadPool& pool);
 
  private:
@@ -152,17 +155,17 @@ void AttentionScratch::State::add_sequence(const AttentionCall& call, int index,
   }
 }
 
-void AttentionScratch::State::plan(const AttentionCall& call, int threads) {
+void AttentionScratch::State::plan(const AttentionCall& call, const AttentionKernels& kernels, int threads) {
   jobs.clear();
   tasks.clear();
   writes.clear();
   partials = 0;
   apart = 0;
   const int group = call.num_heads / call.geometry.num_kv_heads;
-  const int heads_per_unit = std::min(group, kMaxQueries);
-  int rows_per_unit = kMaxQueries / heads_per_unit;
+  const int heads_per_unit = std::min(group, kernels.max_queries);
+  int rows_per_unit = kernels.max_queries / heads_per_unit;
   // Few units for many threads: smaller ones, as long as they still share loads well.
-  while (threads > 1 && rows_per_unit * heads_per_unit > 12 && rows_per_unit > 1 &&
+  while (threads > 1 && rows_per_unit * heads_per_unit > kernels.few_queries && rows_per_unit > 1 &&
          units_of(call, rows_per_unit, heads_per_unit) < 3 * threads)
     rows_per_unit = (rows_per_unit + 1) / 2;
   for (int i = 0; i < call.num_sequences; ++i) add_sequence(call, i, rows_per_unit, heads_per_unit);
@@ -252,7 +255,7 @@ void AttentionScratch::State::run_apart(const AttentionCall& call, const Attenti
 
 void AttentionScratch::State::run(const AttentionCall& call, const AttentionKernels& kernels, ThreadPool& pool) {
   const int head_dim = call.geometry.head_dim;
-  per_thread = aligned(kernels.workspace_bytes) + 2 * partial_floats(kMaxQueries, head_dim) * sizeof(float);
+  per_thread = aligned(kernels.workspace_bytes) + 2 * partial_floats(kernels.max_queries, head_dim) * sizeof(float);
   char* memory = workspaces.at_least(per_thread * pool.size());
   partial_memory.at_least(partials);
   left.at_least(apart);
@@ -280,8 +283,9 @@ size_t kv_block_elements(const KvGeometry& g) { return KvLayout(g).block; }
 
 void attention(Isa isa, const AttentionCall& call, AttentionScratch& scratch, ThreadPool& pool) {
   check(call);
-  scratch.state().plan(call, pool.size());
-  scratch.state().run(call, kernels_of(isa), pool);
+  const AttentionKernels& kernels = kernels_of(isa);
+  scratch.state().plan(call, kernels, pool.size());
+  scratch.state().run(call, kernels, pool);
 }
 
 }  // namespace tenfold

@@ -1,4 +1,4 @@
-// What attention.cpp (the plan of a step) and attention_{generic,avx2,avx512}.cpp (the arithmetic) agree on.
+// What attention.cpp (the plan of a step) and attention_{generic,avx2,avx512,amx}.cpp (the arithmetic) agree on.
 //
 // A block of the cache holds, for each KV head, its K part, then its V part, both in tiles of 16 tokens:
 //   K tile: [head_dim / 2][16 tokens][2 dims], so one vector of 16 pairs meets one pair of q in 16 scores;
@@ -11,7 +11,7 @@ namespace tenfold {
 constexpr int kTile = 16;         // tokens of a tile
 constexpr int kSplit = 256;       // tokens of a split; part of the arithmetic, as splits are merged one by one
 constexpr int kMaxHeadDim = 256;
-constexpr int kMaxQueries = 72;   // query vectors (rows times heads) of a unit
+constexpr int kMaxQueries = 128;  // query vectors (rows times heads) of a unit, of any variant
 
 // Query rows [row, row + rows) of the step, at positions start.., times `heads` query heads from `head` on, all of KV
 // head `kv_head`: the work that shares one walk over keys and values.
@@ -37,6 +37,8 @@ struct AttentionPartial {
 
 struct AttentionKernels {
   size_t workspace_bytes;  // a thread, aligned to 64
+  int max_queries;         // of a unit
+  int few_queries;         // units are not cut smaller than this to occupy threads
   // Writes K and V of one KV head for step rows [row, row + count), which are positions [start, start + count).
   void (*write)(const AttentionCall& call, const int32_t* blocks, int kv_head, int row, int count, int start);
   // Converts the unit's q into the workspace; the other calls for the unit follow.
@@ -53,6 +55,9 @@ const AttentionKernels& attention_generic();
 #ifdef TENFOLD_X86
 const AttentionKernels& attention_avx2();
 const AttentionKernels& attention_avx512();
+#endif
+#ifdef TENFOLD_AMX
+const AttentionKernels& attention_amx();
 #endif
 
 // Where things lie in the cache, in elements from the start of the layer's blocks.

@@ -3,8 +3,7 @@
 // Same bits: what a query computes is one chain of operations over its own visible keys, in order of position. Tiles
 // share loads between queries; where a query's range ends inside a shared tile, the rest of its range is walked alone.
 #pragma once
-#include "attention_kernels.hpp"
-#include "vector_math.hpp"
+#include "attention_rows.hpp"
 
 namespace tenfold {
 namespace {
@@ -14,12 +13,10 @@ using Weight = Lanes::Weight;
 // VDPBF16PS takes both factors in bfloat16. K and V are bfloat16 already, which gives the outputs a relative error of
 // 4e-3 to 1.3e-2 (random keys with a few offset channels, scores of deviation 1 to 8). Rounding q and p once adds 4 to
 // 12 % to that, at most 41 % where keys have no offsets. Their remainders too would make a long prefill 30 % slower.
+constexpr int kUnitQueries = 72;  // query vectors (rows times heads) of a unit
 constexpr int kGroup = 12;  // queries taken through a split together: their scores fit the first-level cache
 constexpr int kQueryStride = kMaxHeadDim / 2;   // pairs of the widest head
 constexpr int kProbabilityStride = kSplit / 2;  // pairs of a split
-constexpr int kTilesPerSplit = kSplit / kTile;
-
-struct Range { int begin, end; };  // visible tokens of a split, counted from its first
 
 // Where the tiles of a split lie, by number.
 struct Tiles {
@@ -28,7 +25,7 @@ struct Tiles {
 };
 
 struct alignas(64) Workspace {
-  Weight queries[kMaxQueries * kQueryStride];
+  Weight queries[kUnitQueries * kQueryStride];
   Weight probabilities[kGroup * kProbabilityStride];
   float scores[kGroup * kSplit];
   float minus[kGroup];  // negated largest scores
