@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -70,7 +71,21 @@ def output_of(command: Sequence[str], limit: float = LIMIT_SECONDS) -> str:
         raise PeerError(f"{command[0]} took longer than {limit:.0f} s.") from None
     except OSError as problem:
         raise PeerError(f"{command[0]} cannot be run: {problem.strerror}.") from None
+    if result.returncode < 0 and result.returncode != -signal.SIGABRT:
+        # It did not choose to end, so what it printed last is not the reason.
+        raise PeerError(f"{' '.join(command)} {ending(result.returncode)}.")
     if result.returncode != 0:
         tail = "\n".join(result.stderr.strip().splitlines()[-8:])
-        raise PeerError(f"{' '.join(command)} ended with code {result.returncode}:\n{tail}")
+        raise PeerError(f"{' '.join(command)} {ending(result.returncode)}:\n{tail}")
     return result.stdout
+
+
+def ending(returncode: int) -> str:
+    """How a process ended, for a sentence: with a code, or by which signal."""
+    if returncode >= 0:
+        return f"ended with code {returncode}"
+    try:
+        name = signal.Signals(-returncode).name
+    except ValueError:
+        return f"was killed by signal {-returncode}"
+    return f"was killed by signal {-returncode} ({name}: {signal.strsignal(-returncode)})"

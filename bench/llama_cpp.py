@@ -15,6 +15,7 @@ from bench.scenarios import Row
 ROOT = Path(__file__).resolve().parent.parent
 PEERS = ROOT / "build" / "peers"
 _QUANTIZE_FROM_BITS = 4.5
+_TRIES = 5
 
 
 def program(name: str) -> str:
@@ -92,9 +93,15 @@ class LlamaCpp:
     def _batched(self, row: Row) -> Sample:
         if row.what == "prefill" and row.depth:
             raise PeerError(f"llama-batched-bench cannot measure row {row.name}: a prefill at a depth.")
-        lines = [line for line in output_of(self.batched_command(row)).splitlines() if line.startswith("{")]
-        if not lines:
-            raise PeerError(f"llama-batched-bench reported nothing for row {row.name}.")
+        for _ in range(
+            _TRIES
+        ):  # its logger's thread prints the report, which an early end of the program loses
+            printed = output_of(self.batched_command(row)).splitlines()
+            lines = [line for line in printed if line.startswith("{")]
+            if lines:
+                break
+        else:
+            raise PeerError(f"llama-batched-bench reported nothing for row {row.name}, {_TRIES} times.")
         report = json.loads(lines[-1])
         rate = report["speed_pp" if row.what == "prefill" else "speed_tg"]
         return Sample(float(rate), {"threads": self._threads})

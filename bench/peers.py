@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.entrant import Entrant, PeerError, output_of
-from bench.llama_cpp import PEERS, LlamaCpp, q4_0_of, wants_q4_0
+from bench.llama_cpp import PEERS, LlamaCpp, program, q4_0_of, wants_q4_0
 from bench.scenarios import Row
 from bench.servers import LlamaServer, TenfoldServer
 from bench.tenfold_engine import TenfoldEngine
@@ -91,15 +91,17 @@ def make_roster(setting: Setting, peers: Sequence[str]) -> Roster:
 def _add_llama_cpp(roster: Roster, setting: Setting) -> None:
     """The file itself and, where that has enough bits, a Q4_0 of it; with flash attention and without."""
     files = [(setting.file, "")]
-    slots = max([row.batch for row in setting.rows if row.what == "http"], default=1)
-    LlamaServer(setting.file, setting.threads, flash=True, slots=slots)  # is it built?
+    slots = max([row.batch for row in setting.rows if row.what == "http"], default=0)
+    for name in ("llama-bench", "llama-server") if slots else ("llama-bench",):
+        program(name)  # is it built?
     if wants_q4_0(setting.facts["bits_per_weight"], set(setting.facts["types"])):
         setting.say(f"Requantizing {setting.file.name} to Q4_0 for llama.cpp, unless that is done.")
         files.append((q4_0_of(setting.file), "Q4_0"))
     for file, name in files:
         for flash in (False, True):
             roster.engines.append(LlamaCpp(file, setting.threads, name, flash=flash))
-            roster.servers.append(LlamaServer(file, setting.threads, name, flash=flash, slots=slots))
+            if slots:  # a llama.cpp for engines alone has no server
+                roster.servers.append(LlamaServer(file, setting.threads, name, flash=flash, slots=slots))
 
 
 def _add_vllm(roster: Roster, setting: Setting) -> None:

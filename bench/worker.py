@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bench.entrant import LIMIT_SECONDS, PeerError, Sample
+from bench.entrant import LIMIT_SECONDS, PeerError, Sample, ending
 from bench.scenarios import Row
 
 _ROW_FIELDS = ("what", "tokens", "batch", "depth")
@@ -128,8 +128,15 @@ class Worker:
         return answer
 
     def _ended(self) -> PeerError:
-        """What to say of a worker that ended by itself: the last line that it printed."""
+        """What to say of a worker that ended by itself: by which signal, or the last line that it printed."""
+        process = self._process
+        assert process is not None
+        with suppress(subprocess.TimeoutExpired):  # it has closed its pipe, so it is ending
+            process.wait(5)
+        code = process.returncode
         self.close()
+        if code is not None and code < 0:
+            return PeerError(f"{self.label} {ending(code)}; what it printed is in {self._log}.")
         lines = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         return PeerError(f"{self.label} ended: {lines[-1] if lines else 'it printed nothing'}")
 

@@ -95,6 +95,10 @@ def test_an_interrupted_run_keeps_its_rows_but_is_not_complete(
 def test_a_failing_program_is_said() -> None:
     with pytest.raises(PeerError, match="ended with code 3:\noh"):
         output_of(["sh", "-c", "echo oh >&2; exit 3"])
+    with pytest.raises(PeerError, match=r"was killed by signal 4 \(SIGILL: .*\)\.$"):
+        output_of(["sh", "-c", "echo rounding down >&2; kill -ILL $$"])
+    with pytest.raises(PeerError, match=r"signal 6 \(SIGABRT: .*\):\nan assertion$"):
+        output_of(["sh", "-c", "echo an assertion >&2; kill -ABRT $$"])
     with pytest.raises(PeerError, match="cannot be run"):
         output_of(["/nonexistent/program"])
     with pytest.raises(PeerError, match="took longer than 0 s"):

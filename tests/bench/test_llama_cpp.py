@@ -47,6 +47,14 @@ def test_several_sequences_go_to_batched_bench(programs: Path) -> None:
         peer.measure(Row("b", "prefill", 16, batch=4, depth=32))
 
 
+def test_a_report_that_batched_bench_loses_is_asked_for_again(programs: Path) -> None:
+    script = programs / "llama-batched-bench"
+    report = json.dumps({"speed_pp": 50.0, "speed_tg": 9.0})
+    script.write_text(f'#!/bin/sh\n[ ! -e "$0.lost" ] || echo \'{report}\'\ntouch "$0.lost"\n')
+    script.chmod(0o755)
+    assert LlamaCpp(Path("m.gguf"), 2, flash=True).measure(Row("b", "decode", 16, batch=4)).rate == 9.0
+
+
 @pytest.mark.parametrize(
     ("name", "row"), [("llama-bench", DECODE), ("llama-batched-bench", Row("b", "decode", 8, 2))]
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -39,12 +40,24 @@ def test_llama_cpp_runs_both_files_with_and_without_flash_attention(
 ) -> None:
     monkeypatch.setenv("TENFOLD_LLAMA_BIN", str(tmp_path))
     monkeypatch.setattr("bench.peers.q4_0_of", lambda file: file)
-    (tmp_path / "llama-server").write_text("")
+    for name in ("llama-bench", "llama-server"):
+        (tmp_path / name).write_text("")
     roster = make_roster(setting, ["llama.cpp"])
     for row in ROWS:
         name = "llama-server" if row.what == "http" else "llama.cpp"
         labels = [entrant.label for entrant in roster.of(row)]
         assert labels == ["tenfold", name, f"{name} fa", f"{name} Q4_0", f"{name} Q4_0 fa"]
+
+
+def test_llama_cpp_without_its_server_runs_the_other_rows(
+    setting: Setting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TENFOLD_LLAMA_BIN", str(tmp_path))
+    monkeypatch.setattr("bench.peers.q4_0_of", lambda file: file)
+    (tmp_path / "llama-bench").write_text("")
+    assert "llama-server is missing" in make_roster(setting, ["llama.cpp"]).absent["llama.cpp"]
+    alone = replace(setting, rows=[row for row in ROWS if row.what != "http"])
+    assert len(make_roster(alone, ["llama.cpp"]).engines) == 5
 
 
 def test_an_interpreter_must_have_the_package(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,9 @@ def load():
             sys.stderr.write("a last word\\n")
             sys.stderr.flush()
             os._exit(3)
+        if row.tokens == 4:
+            print("rounding down")
+            os.kill(os.getpid(), 11)
         if row.tokens == 3:
             time.sleep(60)
         lengths = [len(prompt) for prompt in random_prompts(row, 50, number)]
@@ -91,6 +94,8 @@ def test_a_worker_that_dies_is_said_and_started_again(tmp_path: Path) -> None:
         with pytest.raises(PeerError, match="vLLM ended: a last word"):
             peer.measure(Row("tg", "decode", 2))
         assert peer.measure(ROW).rate == 203.0
+        with pytest.raises(PeerError, match=r"vLLM was killed by signal 11 \(SIGSEGV: .*\); .*w\.log"):
+            peer.measure(Row("tg", "decode", 4))
     finally:
         peer.close()
 
