@@ -171,7 +171,7 @@ void multiply_many(const Weights<id>& weights, const Activations& x, Form form, 
       for (int t = 0; t < num_tiles;) {
         const int size = tiles[t].size;
         const TileSession session(shapes_of(size));
-        for (; t < num_tiles && tiles[t].size == size; ++t, at += kSums) {
+        for (; t < num_tiles && tiles[t].size == size; ++t, at += chunks > 1 ? kSums : 0) {
           if (chunk == 0) zero_sums(size);
           else load_sums(size, at);
           const size_t step = static_cast<size_t>(size) * kHalfBytes;
