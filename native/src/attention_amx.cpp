@@ -1,7 +1,9 @@
 #ifdef TENFOLD_AMX
 // Attention with AMX tiles. Scores of 16 queries and 16 tokens are one tile, as are 16 outputs of 16 queries. Queries
-// go in blocks of up to two tiles, tokens in steps of 32. Tiles 0 to 5 have as many rows as a tile of queries. While
-// tiles multiply for one block, AVX-512 makes weights of the scores of another.
+// go in blocks of up to two tiles, tokens in steps of 32. Tiles 0 to 5 have as many rows as a tile of queries.
+//
+// Sapphire Rapids hardly overlaps AVX-512 with tile products: making weights of one block's scores between the products
+// of another was no faster than one after the other.
 //
 // Same bits: steps begin at multiples of 32 from a split's start, whatever the size of the cache's blocks. A query that
 // does not see a token gives it the weight 0; the token's values then add 0, as they are finite: values that nobody in
@@ -151,26 +153,16 @@ class Walk {
     }
     const TileSession session(shapes());
     if (operands_.broken) return run_apart(blocks, count);
-    Softening soften;
     for (int i = 0; i < count; ++i) {
-      if (i == 0) score(blocks[0], soften), settle(blocks[0]);
-      soften = softening(blocks[i], i % 2);
-      if (i > 0) weigh(blocks[i - 1], (i - 1) % 2, soften);
-      if (i + 1 < count) score(blocks[i + 1], soften);
-      soften.rest();
-      if (i + 1 < count) settle(blocks[i + 1]);
+      score(blocks[i]);
+      soften(blocks[i]);
+      weigh(blocks[i]);
     }
-    if (count > 0) weigh(blocks[count - 1], (count - 1) % 2, soften);
   }
 
  private:
-  using Softening = Progress<kA, Soften>;
-
   // Range that a tile's row sees.
   Range seen(int tile, int row) const { return visible(call_, unit_, cut_.first(tile) + row, base_); }
-  Softening softening(const Block& block, int buffer) const {
-    return {{work_.scores, work_.minus, work_.weights[buffer]}, (cut_.rows + 3) / 4, block.begin, block.end};
-  }
   void forget(int tile) const {
     for (int r = 0; r < cut_.rows; ++r)
       result_.largest[cut_.first(tile) + r] = result_.sum[cut_.first(tile) + r] = 0.0f;
@@ -188,33 +180,21 @@ class Walk {
     find_tiles(call_, *next.unit, next.split * kSplit, there.begin, there.end, next_);
   }
 
-  // While the scores of `block` are made, the former ones become weights: each tile just before it is overwritten.
-  void score(const Block& block, Softening& soften) {
+  void score(const Block& block) {
     const uint16_t* q = work_.queries + block.tile * kQueryTile;
-    const int quarters = (cut_.rows + 3) / 4;
-    Progress<kA, Raise> raise{{work_.scores, work_.top, block.begin}, quarters, block.begin, block.begin};
-    const auto between = [&](int items) { soften.some(items), raise.some(items); };
     if constexpr (kA == 1) load_queries(q, 0);
     for (int step = block.begin; step < block.end; ++step) {
       if constexpr (kA == 1)
         score_one(q, step);
       else
-        score_two(q, step, between);
-      soften.through(step);
-      raise.rest();
+        score_two(q, step);
       each<2>([&](auto b) {
-        each<kA>([&](auto a) {
-          tile_store<2 * a + b>(work_.scores + a * kScoreTiles + (2 * step + b) * kTile * kTile, kTileBytes);
-        });
+        each<kA>([&](auto a) { tile_store<2 * a + b>(scores_of(a, 2 * step + b), kTileBytes); });
       });
-      if (block.common.begin > step * kStep || block.common.end < (step + 1) * kStep) blank(block, step);
-      raise.end = step + 1;
     }
-    raise.rest();
   }
-  template <class Between>
-  void score_two(const uint16_t* q, int step, const Between& between) {
-    const int pace = (8 + dims_ - 1) / dims_;
+  float* scores_of(int a, int tile) const { return work_.scores + a * kScoreTiles + tile * kTile * kTile; }
+  void score_two(const uint16_t* q, int step) {
     each<4>([&](auto c) { tile_zero<c>(); });
     for (int d = 0; d < dims_; ++d) {
       each<2>([&](auto a) { tile_load<4 + a>(q + a * kQueryTile + d * kTileElements, kTileBytes); });
@@ -222,7 +202,6 @@ class Walk {
         tile_load<6 + b>(operands_.keys(2 * step + b, d), kTileBytes);
         each<2>([&](auto a) { tile_dot<2 * a + b, 4 + a, 6 + b>(); });
       });
-      between(pace);
     }
   }
   // With one tile of queries, up to 128 dims of it stay loaded.
@@ -247,51 +226,75 @@ class Walk {
     });
   }
 
-  // Unseen tokens of a step get score -infinity and so weight 0.
-  void blank(const Block& block, int step) {
-    const __m512i order = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    for (int a = 0; a < kA; ++a)
-      for (int r = 0, row = cut_.first(block.tile + a) / unit_.heads, head = cut_.first(block.tile + a) % unit_.heads;
-           r < cut_.rows; ++r) {
-        const Range range = visible_at(call_, unit_.start + row, base_);
-        const __m512i begin = _mm512_set1_epi32(range.begin), end = _mm512_set1_epi32(range.end);
-        float* s = work_.scores + score_at(step, a * kTileRows + r);
-        for (int half = 0; half < 2; ++half, s += kTile * kTile) {
-          const __m512i token = _mm512_add_epi32(order, _mm512_set1_epi32(step * kStep + half * kTile));
-          const __mmask16 keep = _mm512_cmpge_epi32_mask(token, begin) & _mm512_cmplt_epi32_mask(token, end);
-          Lanes::store(s, _mm512_mask_blend_ps(keep, Lanes::set(-__builtin_inff()), Lanes::load(s)));
-        }
-        if (++head == unit_.heads) head = 0, ++row;
-      }
-  }
-
-  // The largest scores; 0 of a query that sees nothing.
-  void settle(const Block& block) {
-    const Lanes::F never = Lanes::set(-__builtin_inff()), zero = Lanes::set(0.0f);
+  // Weights 2^(score - largest) from scores.
+  void soften(const Block& block) {
     for (int a = 0; a < kA; ++a) {
-      Lanes::F largest = largest_of_each(work_.top + a * kTileRows);
-      largest = _mm512_mask_blend_ps(_mm512_cmp_ps_mask(largest, never, _CMP_EQ_OQ), largest, zero);
-      Lanes::store(work_.minus + a * kTileRows, Lanes::sub(zero, largest));
-      Lanes::store_first(result_.largest + cut_.first(block.tile + a), largest, cut_.rows);
+      for (int step = block.begin; step < block.end; ++step)
+        if (block.common.begin > step * kStep || block.common.end < (step + 1) * kStep) blank(block.tile + a, a, step);
+      find_largest(block, a);
+      for (int step = block.begin; step < block.end; ++step) {
+        const float *s = scores_of(a, 2 * step), *t = scores_of(a, 2 * step + 1);
+        uint16_t* p = work_.weights + a * kWeightTiles + step * kTileElements;
+        for (int r = 0; r < cut_.rows; ++r) {
+          const Lanes::F shift = Lanes::set(work_.minus[r]);
+          const Lanes::F first = coarse_exp2(Lanes::add(Lanes::load(s + r * kTile), shift));
+          const Lanes::F second = coarse_exp2(Lanes::add(Lanes::load(t + r * kTile), shift));
+          _mm512_storeu_si512(p + r * kStep, (__m512i)_mm512_cvtne2ps_pbh(second, first));
+        }
+      }
     }
   }
 
-  void weigh(const Block& block, int buffer, Softening& soften) {
-    const uint16_t* p = work_.weights[buffer];
+  // Unseen tokens of a step get score -infinity and so weight 0.
+  void blank(int tile, int a, int step) {
+    const __m512i order = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    int row = cut_.first(tile) / unit_.heads, head = cut_.first(tile) % unit_.heads;
+    for (int r = 0; r < cut_.rows; ++r) {
+      const Range range = visible_at(call_, unit_.start + row, base_);
+      const __m512i begin = _mm512_set1_epi32(range.begin), end = _mm512_set1_epi32(range.end);
+      for (int half = 0; half < 2; ++half) {
+        float* s = scores_of(a, 2 * step + half) + r * kTile;
+        const __m512i token = _mm512_add_epi32(order, _mm512_set1_epi32(step * kStep + half * kTile));
+        const __mmask16 keep = _mm512_cmpge_epi32_mask(token, begin) & _mm512_cmplt_epi32_mask(token, end);
+        Lanes::store(s, _mm512_mask_blend_ps(keep, Lanes::set(-__builtin_inff()), Lanes::load(s)));
+      }
+      if (++head == unit_.heads) head = 0, ++row;
+    }
+  }
+
+  // The largest scores of a tile of queries; 0 of a query that sees nothing.
+  void find_largest(const Block& block, int a) {
+    const Lanes::F never = Lanes::set(-__builtin_inff()), zero = Lanes::set(0.0f);
+    Lanes::F top[kTileRows];
+    for (int r = 0; r < kTileRows; ++r) {
+      Lanes::F even = never, odd = never;
+      for (int t = 2 * block.begin; t < 2 * block.end && r < cut_.rows; t += 2) {
+        even = Lanes::max(even, Lanes::load(scores_of(a, t) + r * kTile));
+        odd = Lanes::max(odd, Lanes::load(scores_of(a, t + 1) + r * kTile));
+      }
+      top[r] = Lanes::max(even, odd);
+    }
+    Lanes::F largest = largest_of_each(top);
+    largest = _mm512_mask_blend_ps(_mm512_cmp_ps_mask(largest, never, _CMP_EQ_OQ), largest, zero);
+    Lanes::store(work_.minus, Lanes::sub(zero, largest));
+    Lanes::store_first(result_.largest + cut_.first(block.tile + a), largest, cut_.rows);
+  }
+
+  void weigh(const Block& block) {
     int dim = 0;
     if constexpr (kA == 1) {
-      if (head_dim_ >= 64) weigh_dims<4, true>(block, p, 0, soften), dim = 64;
-      for (; dim + 64 <= head_dim_; dim += 64) weigh_dims<4, false>(block, p, dim, soften);
+      if (head_dim_ >= 64) weigh_dims<4, true>(block, 0), dim = 64;
+      for (; dim + 64 <= head_dim_; dim += 64) weigh_dims<4, false>(block, dim);
     }
-    if (kA == 2 || dim == 0) weigh_dims<0, true>(block, p, 0, soften);
-    for (; dim + 32 <= head_dim_; dim += 32) weigh_dims<2, false>(block, p, dim, soften);
-    if (dim < head_dim_) weigh_dims<1, false>(block, p, dim, soften);
+    if (kA == 2 || dim == 0) weigh_dims<0, true>(block, 0);
+    for (; dim + 32 <= head_dim_; dim += 32) weigh_dims<2, false>(block, dim);
+    if (dim < head_dim_) weigh_dims<1, false>(block, dim);
   }
 
   // Outputs of kDims * 16 dims from `dim` on; with kSum the sums of weights, which are their products with ones.
   template <int kDims, bool kSum>
-  void weigh_dims(const Block& block, const uint16_t* p, int dim, Softening& soften) {
-    const int pace = kDims == 0 ? 1 : (64 + head_dim_ / 4 - 1) / (head_dim_ / 4);
+  void weigh_dims(const Block& block, int dim) {
+    const uint16_t* p = work_.weights;
     constexpr int kSums = kA * kDims, kWeights = 6 - kA;
     each<kSums + (kSum ? kA : 0)>([&](auto c) { tile_zero<c>(); });
     if constexpr (kSum) tile_load<7>(kOnes, 0);
@@ -312,7 +315,6 @@ class Walk {
         if constexpr (kA == 1)
           for (int tile = 2 * step; tile < 2 * step + 2; ++tile) ask_for(next_[tile] + (dim + d * 16) * kTile, 8);
       });
-      soften.some(pace);
     }
     each<kA>([&](auto a) {
       float* out = out_of(block.tile + a, 0) + dim;
@@ -333,15 +335,13 @@ class Walk {
   void run_apart(const Block* blocks, int count) {
     for (int i = 0; i < count; ++i) {
       const Block& block = blocks[i];
-      Softening none;
-      score(block, none);
-      settle(block);
-      softening(block, 0).rest();
+      score(block);
+      soften(block);
       for (int a = 0; a < kA; ++a)
         for (int r = 0; r < cut_.rows; ++r) {
           const Range range = seen(block.tile + a, r);
           for (int step = block.begin; step < block.end; ++step) operands_.values[step] = operands_.copy(step, range);
-          weigh(block, 0, none);
+          weigh(block);
           std::memcpy(work_.kept + (a * kTile + r) * head_dim_, out_of(block.tile + a, r), head_dim_ * sizeof(float));
         }
       for (int a = 0; a < kA; ++a)
