@@ -39,7 +39,7 @@ def chat(
     from tenfold.engine.llm import LLM
 
     path = resolve_model(model)
-    llm = LLM(str(path), threads=threads, max_model_len=max_model_len)
+    llm = LLM(str(path), threads=threads, max_model_len=max_model_len, max_num_seqs=1)
     params = llm.sampling_params(temperature=temperature, top_p=top_p, seed=seed)
     with suppress(ImportError):  # not every Python has it
         import readline  # noqa: F401  # gives input() line editing and a history

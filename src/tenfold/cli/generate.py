@@ -45,7 +45,7 @@ def generate(
     from tenfold.engine.llm import LLM
 
     text = sys.stdin.read() if prompt == "-" else prompt
-    llm = LLM(str(resolve_model(model)), threads=threads, max_model_len=max_model_len)
+    llm = LLM(str(resolve_model(model)), threads=threads, max_model_len=max_model_len, max_num_seqs=1)
     params = llm.sampling_params(
         max_tokens=max_tokens,
         temperature=temperature,
