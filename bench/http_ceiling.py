@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> None:
     threads, requests, clients, prompt, output = map(int, arguments[1:])
     model = load_model(Path(arguments[0]), EngineSettings(threads=threads, max_num_seqs=64))
     native = model.runner.native
-    roofline = Roofline(model.program, native.weight_bytes, native.weight_formats)
+    roofline = Roofline(model.program, native.weight_bytes, native.weight_formats, native.weight_products)
     ceilings = measure_ceilings(native.isa, native.threads, CEILING_SECONDS, native.weight_bytes)
     least = sum(roofline.price(step).seconds(ceilings) for step in steps(requests, clients, prompt, output))
     print(

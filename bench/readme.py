@@ -26,8 +26,8 @@ def section(newest: Mapping[str, tuple[Path, dict[str, Any]]], folder: str = "be
         file, report = newest[name]
         head = (
             f"**{name}** ({report['model']['bits_per_weight']:.1f} bits a weight), tokens/s on "
-            f"{report['threads']} threads of an {report['cpu']} ({report['isa']}), {report['date'][:10]}, medians of "
-            f"{report['repeats']} ([all figures]({folder}/{file.name})):"
+            f"{report['threads']} threads of an {report['cpu']} ({kernels_of(report)}), {report['date'][:10]}, "
+            f"medians of {report['repeats']} ([all figures]({folder}/{file.name})):"
         )
         parts += [head, markdown([cells_of(row) for row in report["rows"]])]
         if file.with_suffix(".svg").exists():
@@ -36,6 +36,13 @@ def section(newest: Mapping[str, tuple[Path, dict[str, Any]]], folder: str = "be
         if notes:
             parts.append("\n".join(f"- {note}" for note in notes))
     return "\n\n".join(parts)
+
+
+def kernels_of(report: Mapping[str, Any]) -> str:
+    """The instruction sets that Tenfold's rows used, which depend on how many sequences a row has."""
+    entrants = [each for row in report["rows"] for each in row["entrants"] if each["label"] == "tenfold"]
+    used = {detail["isa"] for each in entrants for detail in each["details"] if "isa" in detail}
+    return " and ".join(sorted(used)) or str(report["isa"])
 
 
 def replaced(text: str, inner: str) -> str:

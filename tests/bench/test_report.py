@@ -11,7 +11,7 @@ import pytest
 
 from bench import readme, scaling
 from bench.plot import _ticks, draw, draw_scaling
-from bench.readme import BEGIN, END, replaced
+from bench.readme import BEGIN, END, kernels_of, replaced
 from bench.table import COLUMNS, cells_of, markdown, notes_of
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -222,6 +222,15 @@ def test_the_readme_comes_from_the_newest_complete_results(
     assert written.index("2222") < written.index("5555"), "small models first"
     assert "bench/results/b.svg" in written and "e.svg" not in written
     assert readme.main([*options, "--check"]) == 0
+
+
+def test_the_readme_names_the_kernels_that_rows_used() -> None:
+    assert kernels_of(report(result())) == "avx512", "the machine's, if no row says"
+    rows = [
+        result(entrants=[{**entrant("tenfold", 1.0), "details": [{"isa": isa}, {}]}])
+        for isa in ("avx512", "amx")
+    ]
+    assert kernels_of(report(*rows)) == "amx and avx512"
 
 
 def test_this_tree_has_the_markers() -> None:

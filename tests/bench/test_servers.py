@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,10 @@ import pytest
 
 from bench.checks import checks_of
 from bench.entrant import PeerError
-from bench.http_ceiling import steps
+from bench.http_ceiling import main, steps
 from bench.scenarios import Row
 from bench.servers import LlamaServer, Server, TenfoldServer
+from tests.tiny_models import write_tiny_gguf
 
 ROW = Row("http", "http", 8, batch=4, prompt_words=5, requests=12)
 REPORT: dict[str, Any] = {
@@ -108,6 +110,12 @@ def test_an_ideal_load_in_steps() -> None:
         (8, 1),
     ]
     assert all(chunk.sample for step in made for chunk in step)
+
+
+def test_a_load_is_priced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main([str(write_tiny_gguf(tmp_path / "tiny.gguf")), "1", "5", "4", "7", "3"])
+    priced = json.loads(capsys.readouterr().out)
+    assert priced["seconds"] > 0 and priced["kv_bytes"] > 0 and priced["ceilings"]["bf16_gflops"] > 0
 
 
 def details(**change: Any) -> dict[str, Any]:
