@@ -18,29 +18,44 @@ namespace {
 
 constexpr size_t kFound = SIZE_MAX;  // "no bad scale found yet"
 
-// What all threads find in a weight: the lowest offset of a bad scale, and the largest value that codes could make.
+// The largest scale and minimum seen: float16 bits without the sign, so larger bits are larger values.
+struct Largest {
+  uint16_t scale = 0, minimum = 0;
+
+  void see(const BlockParts& parts) {
+    scale = std::max<uint16_t>(scale, parts.scale & 0x7fff);
+    minimum = std::max<uint16_t>(minimum, parts.minimum & 0x7fff);
+  }
+};
+
+// What all threads find in a weight: the lowest offset of a bad scale, and the largest of all.
 struct Findings {
   std::atomic<size_t> bad{kFound};
-  std::atomic<uint32_t> bound{0};  // bits of a float that is not negative, so larger bits are larger values
+  std::atomic<uint16_t> scale{0}, minimum{0};
 
   void note_bad(size_t offset) {
     size_t seen = bad.load();
     while (offset < seen && !bad.compare_exchange_weak(seen, offset)) {}
   }
-  void note_bound(float value) {
-    const uint32_t bits = float_to_bits(value);
-    uint32_t seen = bound.load(std::memory_order_relaxed);
-    while (bits > seen && !bound.compare_exchange_weak(seen, bits)) {}
+  void note(const Largest& found) {
+    raise(scale, found.scale);
+    raise(minimum, found.minimum);
+  }
+
+ private:
+  static void raise(std::atomic<uint16_t>& most, uint16_t bits) {
+    uint16_t seen = most.load();
+    while (bits > seen && !most.compare_exchange_weak(seen, bits)) {}
   }
 };
 
-// The largest value that a block's scales allow.
-float bound_of(const Layout& layout, const BlockParts& parts) {
+// What no value of a weight passes.
+float bound_of(const Layout& layout, const Findings& found) {
   const float most_scale = !layout.is_super() ? 1.f : layout.nibble_scales() ? 15.f : layout.min ? 63.f : 128.f;
   const float most_minimum = !layout.is_super() ? 1.f : layout.nibble_scales() ? 15.f : 63.f;
   const float codes = static_cast<float>(1 << layout.bits);
-  const float scaled = std::fabs(f16_to_float(parts.scale)) * most_scale * codes;
-  return layout.min ? scaled + std::fabs(f16_to_float(parts.minimum)) * most_minimum : scaled;
+  const float scaled = f16_to_float(found.scale.load()) * most_scale * codes;
+  return layout.min ? scaled + f16_to_float(found.minimum.load()) * most_minimum : scaled;
 }
 
 struct Source {
@@ -113,7 +128,7 @@ void write_head(const Layout& layout, const BlockParts* parts, uint8_t* out) {
 void pack_integer_panel(const Source& from, const PackedWeight& to, int panel, uint8_t* out,
                         Findings& findings) {
   const Layout& layout = to.layout;
-  float bound = 0.f;
+  Largest largest;
   BlockParts parts[kPanel];
   std::memset(parts, 0, sizeof parts);
   for (auto& part : parts) std::memset(part.codes, layout.offset, sizeof part.codes);  // columns past n are zero
@@ -124,14 +139,14 @@ void pack_integer_panel(const Source& from, const PackedWeight& to, int panel, u
                             static_cast<size_t>(block) * from.format->source_block_bytes;
       const int wrong = read_block(from.format->id, from.data + offset, parts[c]);
       if (wrong >= 0) findings.note_bad(offset + wrong);
-      bound = std::max(bound, bound_of(layout, parts[c]));
+      largest.see(parts[c]);
     }
     write_head(layout, parts, out);
     uint8_t* group_out = out + layout.head_bytes();
     for (int g = 0; g < layout.block / kGroup; ++g, group_out += layout.group_bytes())
       write_codes(layout.bits, parts, g * kGroup, group_out);
   }
-  findings.note_bound(bound);
+  findings.note(largest);
 }
 
 // Eight blocks of one column at most, as one fine block. Source blocks past the column's end have scales of 0.
@@ -174,7 +189,7 @@ void write_fine_head(const FineColumn columns[kPanel], int pairs, bool min, uint
 
 void pack_fine_panel(const Source& from, const PackedWeight& to, int panel, uint8_t* out, Findings& findings) {
   const Layout& layout = to.layout;
-  float bound = 0.f;
+  Largest largest;
   const int columns = from.n - panel * kPanel < kPanel ? from.n - panel * kPanel : kPanel;
   for (int block = 0; block < blocks_of(from.k); ++block) {
     const int pairs = pairs_in_block(from.k, block), first = block * kBlockGroups;
@@ -193,7 +208,7 @@ void pack_fine_panel(const Source& from, const PackedWeight& to, int panel, uint
         BlockParts& part = parts[g][c];
         const int wrong = read_block(from.format->id, from.data + offset, part);
         if (wrong >= 0) findings.note_bad(offset + wrong);
-        bound = std::max(bound, bound_of(layout, part));
+        largest.see(part);
         scales[g] = f16_to_float(part.scale);
         minimums[g] = f16_to_float(part.minimum);
         for (int i = 0; i < kGroup; ++i) code_sums[g] += std::abs(part.codes[i] - layout.offset);
@@ -206,7 +221,7 @@ void pack_fine_panel(const Source& from, const PackedWeight& to, int panel, uint
       write_codes(layout.bits, parts[g], 0, group_out);
     out += layout.block_bytes(pairs);
   }
-  findings.note_bound(bound);
+  findings.note(largest);
 }
 
 // f16 bits as bf16 bits without branches, so that loops become vectors; infinities and NaN come out finite.
@@ -308,7 +323,7 @@ std::shared_ptr<const PackedWeight> pack_weight(int ggml_type, const uint8_t* da
     else if (to->layout.is_fine()) pack_fine_panel(from, *to, panel, out, findings);
     else pack_integer_panel(from, *to, panel, out, findings);
   });
-  to->bound = bits_to_float(findings.bound.load());
+  to->bound = bound_of(to->layout, findings);
   if (findings.bad.load() != kFound)
     throw std::invalid_argument("A weight of type " + std::string(from.format->name) + " has a " +
                                 (to->layout.bits == 16 ? "value" : "scale") +
