@@ -93,9 +93,8 @@ class LlamaCpp:
     def _batched(self, row: Row) -> Sample:
         if row.what == "prefill" and row.depth:
             raise PeerError(f"llama-batched-bench cannot measure row {row.name}: a prefill at a depth.")
-        for _ in range(
-            _TRIES
-        ):  # its logger's thread prints the report, which an early end of the program loses
+        # Its logger's thread prints the report, which is lost if the program ends first.
+        for _ in range(_TRIES):
             printed = output_of(self.batched_command(row)).splitlines()
             lines = [line for line in printed if line.startswith("{")]
             if lines:

@@ -24,7 +24,8 @@ constexpr int kMostLanes = 12;  // of a tile of quantized rows
 constexpr size_t kPairBytes = kPair + 16;                    // a lane's part of a pair, as all below
 constexpr size_t kGroupBytes = kGroup + 4 + 12 + 12;
 constexpr size_t kHalfBytes = kGroup * sizeof(uint16_t);
-// As far up as any activation may go: what integer weights become in bfloat16 for amx is as far down (linear_amx.cpp).
+// Integer weights become bfloat16 2^112 times smaller than they are (unpack_amx.hpp), so activations come larger, to
+// keep products from vanishing; beyond 2^64 they become infinite.
 constexpr float kQuadScale = 0x1p64f;
 constexpr size_t block_start_bytes(int pairs) { return 4 + 4 * static_cast<size_t>(pairs); }
 

@@ -1,4 +1,6 @@
-#if defined(TENFOLD_X86) && defined(TENFOLD_AMX)
+#ifdef TENFOLD_AMX
+#include <utility>
+
 #include "ceilings.hpp"
 #include "tiles_amx.hpp"
 
@@ -16,19 +18,11 @@ TileShapes whole_tiles() {
   return shapes;
 }
 
-// Four sums, as a kernel keeps them; rows and weights are loaded before.
+// Four sums, as a kernel keeps them, of two tiles of rows and two of weights that stay loaded.
 template <class Product>
 double rounds_of(int64_t rounds, int depth, const Product& product) {
-  alignas(64) static constexpr uint8_t data[kTileRows * kTileBytes] = {};
   const TileSession session(whole_tiles());
-  tile_load<0>(data, kTileBytes);
-  tile_load<1>(data, kTileBytes);
-  tile_load<2>(data, kTileBytes);
-  tile_load<3>(data, kTileBytes);
-  tile_load<4>(data, kTileBytes);
-  tile_load<5>(data, kTileBytes);
-  tile_load<6>(data, kTileBytes);
-  tile_load<7>(data, kTileBytes);
+  [&]<int... tile>(std::integer_sequence<int, tile...>) { (tile_zero<tile>(), ...); }(std::make_integer_sequence<int, 8>());
   for (int64_t r = 0; r < rounds; ++r) product();
   return kRoundOperations * depth * static_cast<double>(rounds);
 }
@@ -54,7 +48,8 @@ double bf16_rounds(int64_t rounds) {
 }  // namespace
 
 const CeilingKernels& ceiling_kernels_amx() {
-  static const CeilingKernels kernels{int8_rounds, bf16_rounds, ceiling_kernels_avx512().fp32, ceiling_kernels_avx512().read};
+  const CeilingKernels& base = ceiling_kernels_avx512();
+  static const CeilingKernels kernels{int8_rounds, bf16_rounds, base.fp32, base.read};
   return kernels;
 }
 

@@ -20,11 +20,12 @@ bool ask_for_tiles() {
 }
 
 bool amx_usable() {
-  constexpr unsigned kBf16 = 1u << 22, kFp16 = 1u << 23, kTile = 1u << 24, kInt8 = 1u << 25;  // EDX of leaf 7
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
-  constexpr unsigned wanted = kBf16 | kFp16 | kTile | kInt8;
-  static const bool usable = (d & wanted) == wanted && ask_for_tiles();
+  static const bool usable = [] {
+    constexpr unsigned kBf16 = 1u << 22, kFp16 = 1u << 23, kTile = 1u << 24, kInt8 = 1u << 25;  // EDX of leaf 7
+    constexpr unsigned kWanted = kBf16 | kFp16 | kTile | kInt8;
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kWanted) == kWanted && ask_for_tiles();
+  }();
   return usable;
 }
 

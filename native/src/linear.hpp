@@ -1,8 +1,7 @@
-// Linear layers: packed weights, quantized activations, matrix products.
+// Linear layers: packed weights, activations in int8 or bfloat16, matrix products.
 //
-// Same bits: an output element is one chain of operations that depends on its own row and its own column only: first
-// the row's outliers in increasing k, then blocks of k in increasing order. Tiles may group rows and columns as they
-// like.
+// Same bits: an output element is one chain of operations that depends on its own row and its own column only: blocks
+// of k in increasing order, each before the row's outliers in it. Tiles may group rows and columns as they like.
 #pragma once
 #include <cstddef>
 #include <cstdint>

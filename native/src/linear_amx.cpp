@@ -3,7 +3,7 @@
 // Two panels of 16 columns meet 16 or 32 rows in one step of 32 k. A sum stays in its tile over all of k or, if there
 // are many rows, over a chunk of k, whose weights are unpacked once and stay in the first-level cache while rows
 // stream by; then it goes to memory and comes back as it was. Either way it is the same chain of operations.
-#if defined(TENFOLD_X86) && defined(TENFOLD_AMX)
+#ifdef TENFOLD_AMX
 #include <immintrin.h>
 
 #include <algorithm>
@@ -23,12 +23,13 @@ constexpr int kChunk = 20;               // groups of k whose weights, 2 KiB eac
 constexpr size_t kSums = size_t{kMostRows} * kWide * kPanel;  // floats of one row tile
 constexpr size_t kSumsBudget = size_t{512} << 10;  // bytes of sums that wait for the next chunk of k
 
-// Tile registers: sums 0 and 1 of the first 16 rows with both panels, 2 and 3 of the others; 4 and 5 rows, 6 and 7 weights.
+// Tile registers: sums 0 and 1 of the first 16 rows with both panels, 2 and 3 of the others; 4 and 5 rows, 6 and 7
+// weights. None may be empty.
 TileShapes shapes_of(int rows) {
   TileShapes shapes;
-  const int first = std::min(rows, kTileRows), second = std::max(rows - kTileRows, 0);
+  const int first = std::min(rows, kTileRows), second = std::max(rows - kTileRows, 1);
   for (int tile : {0, 1, 4}) shapes.set(tile, first);
-  for (int tile : {2, 3, 5}) shapes.set(tile, second > 0 ? second : 1);
+  for (int tile : {2, 3, 5}) shapes.set(tile, second);
   for (int tile : {6, 7}) shapes.set(tile, kTileRows);
   return shapes;
 }

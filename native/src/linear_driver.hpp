@@ -269,7 +269,9 @@ void multiply(const PackedWeight& w, const Activations& x, int tile_begin, int t
 
 template <class V>
 constexpr LinearKernels kernels_of() {
-  return {quantize_row<V>, V::bf16_row, nullptr, V::kTiles, static_cast<int>(sizeof V::kTiles / sizeof V::kTiles[0]), multiply<V>};
+  constexpr int kCount = static_cast<int>(sizeof V::kTiles / sizeof V::kTiles[0]);
+  static_assert(V::kTiles[kCount - 1] <= kMostLanes);
+  return {quantize_row<V>, V::bf16_row, nullptr, V::kTiles, kCount, multiply<V>};
 }
 
 }  // namespace

@@ -8,6 +8,7 @@ import pytest
 from tenfold.config.engine import EngineSettings
 from tenfold.core.errors import TenfoldError
 from tenfold.engine.model import load_model
+from tenfold.kernels.isa import choose_isa
 from tenfold.lab.engine_bench import EngineBench, EngineBenchSettings, bench_engine
 from tests.tiny_models import write_tiny_gguf
 
@@ -55,6 +56,11 @@ def test_one_output_token_measures_prefill_alone(tiny: Path) -> None:
     assert report.decode_tokens_per_s is None and report.itl_ms is None
     assert report.repeats[0].decode is None
     assert report.prefill_tokens_per_s > 0
+    assert report.isa == choose_isa()[0]
+
+
+def test_decode_takes_the_kernels_for_its_batch(tiny: Path) -> None:
+    assert bench_engine(tiny, SMALL).isa == choose_isa(None, SMALL.batch)[0]
 
 
 def test_the_whole_context_can_be_used(tiny: Path) -> None:

@@ -1,4 +1,4 @@
-"""Which instruction set the native kernels use: the CPU's best, or what TENFOLD_ISA forces."""
+"""Which instruction set the native kernels use: the best for the CPU and the load, or what is asked for."""
 
 from __future__ import annotations
 
@@ -26,9 +26,8 @@ def choose_isa(forced: str | None = None, max_num_seqs: int = AMX_SEQUENCES) -> 
         wanted, source = os.environ.get("TENFOLD_ISA"), "forced by TENFOLD_ISA"
     if not wanted:
         if supported[-1] == "amx" and max_num_seqs < AMX_SEQUENCES:
-            return supported[
-                -2
-            ], f"amx pays from {AMX_SEQUENCES} sequences at once, and max_num_seqs is {max_num_seqs}"
+            why = f"amx pays from {AMX_SEQUENCES} sequences at once, and max_num_seqs is {max_num_seqs}"
+            return supported[-2], why
         return supported[-1], "the best this CPU supports"
     if wanted not in supported:
         raise TenfoldError(

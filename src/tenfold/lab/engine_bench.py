@@ -33,7 +33,7 @@ class EngineBenchSettings(msgspec.Struct, frozen=True, kw_only=True):
         batch: sequences at once.
         depth: tokens that each sequence has in its KV beforehand, rounded to full blocks.
         threads: compute threads; None takes all CPUs.
-        isa: kernels; None takes the CPU's best.
+        isa: kernels; None takes what an engine for `batch` sequences takes, but for prefill alone the CPU's best.
         repeat: runs of both passes.
         max_num_batched_tokens: tokens a step; None takes the engine's default, or the batch if that is more.
         block_size: tokens a KV block.
@@ -250,7 +250,7 @@ def _load(path: Path, settings: EngineBenchSettings, progress: Progress) -> Mode
     check_cache_fits(kv_bytes, "--batch, --depth or --prompt-len")
     engine = EngineSettings(
         threads=settings.threads,
-        # Prefill is measured as a server with default settings would do it.
+        # Prefill alone is measured as a server with default settings would do it.
         isa=settings.isa or (choose_isa()[0] if settings.output_len == 1 else None),
         max_model_len=min(tokens + slack, program.context_length),
         max_num_seqs=batch,

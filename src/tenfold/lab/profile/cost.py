@@ -109,7 +109,7 @@ class Pricer:
         self._program = program
         order = dict.fromkeys(program.weights[name].tensor for op in program.ops for name in matrices_of(op))
         self._bytes = dict(zip(order, sizes, strict=True))
-        self._float = {name: kind == "bf16" for name, kind in zip(order, products, strict=True)}
+        self._in_bf16 = {name: kind == "bf16" for name, kind in zip(order, products, strict=True)}
         self._work = work
         self._tokens = work.tokens
         self._samples = work.samples
@@ -161,8 +161,8 @@ class Pricer:
         return self._program.weights[weight].tensor
 
     def _row_bytes(self, weights: Sequence[str]) -> float:
-        kinds = {self._float[self._tensor(name)] for name in weights}
-        return sum(_BF16 if is_float else _INT8 for is_float in kinds)
+        forms = {self._in_bf16[self._tensor(name)] for name in weights}
+        return sum(_BF16 if in_bf16 else _INT8 for in_bf16 in forms)
 
     def _products(self, weights: Sequence[str], rows: int, reads: int) -> Cost:
         """Rows times matrices, each matrix read `reads` times."""
@@ -171,11 +171,11 @@ class Pricer:
             tensor = self._tensor(name)
             outputs, inputs = self._program.weights[name].shape
             operations = 2.0 * outputs * inputs * rows
-            is_float = self._float[tensor]
+            in_bf16 = self._in_bf16[tensor]
             total += Cost(
                 weight_bytes=reads * self._bytes[tensor],
-                int8_ops=0.0 if is_float else operations,
-                bf16_flops=operations if is_float else 0.0,
+                int8_ops=0.0 if in_bf16 else operations,
+                bf16_flops=operations if in_bf16 else 0.0,
             )
         width = self._program.weights[weights[0]].shape[1]
         return total + Cost(activation_bytes=rows * width * self._row_bytes(weights))
