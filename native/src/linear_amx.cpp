@@ -193,6 +193,7 @@ void multiply_layout(const PackedWeight& w, const Activations& x, int tile_begin
   const Form form = Weights<id>::kHalvesAlready ? kHalves : kQuads;
   const RowTile* tiles = x.tiles->data() + tile_begin;
   const int num_tiles = tile_end - tile_begin;
+  if (num_tiles == 0) return;
   if (num_tiles == 1) return multiply_few<id>(weights, x, form, tiles[0], panel_begin, panel_end, out);
   const size_t a_pair = kSums * sizeof(float) * num_tiles;
   const int wide = static_cast<int>(std::max<size_t>(1, kSumsBudget / a_pair)) * kWide;

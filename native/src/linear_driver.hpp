@@ -50,7 +50,8 @@ struct Groups {
 };
 
 // The bound above which elements are outliers: `above` times the mean of `most` over groups, raised by quarters
-// until no more than outlier_capacity elements pass it. Means are sums over eight lanes.
+// until no more than outlier_capacity elements pass it. Means are sums over eight lanes. It is kLeast at least: a few
+// steps of the smallest numbers would not grow by a quarter, but stay for ever.
 template <class V>
 float outlier_bound(const Groups& from, float above, const float* most) {
   const int groups = (from.k + kGroup - 1) / kGroup;
@@ -58,6 +59,7 @@ float outlier_bound(const Groups& from, float above, const float* most) {
   for (int g = 0; g < groups; ++g) lanes[g % 8] += most[g];
   const float total = ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
   float bound = above * (total / static_cast<float>(groups));
+  if (bound < kLeast) bound = kLeast;  // NaN stays
   for (;;) {
     int count = 0;
     for (int g = 0; g < groups; ++g)

@@ -50,7 +50,7 @@ def outlier_bound(cells: Float32, most: Float32, k: int) -> np.float32:
     for group in range(groups):  # in the kernels' order
         lanes[group % 8] += most[group]
     total = ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]))
-    bound: np.float32 = OUTLIER_ABOVE * np.float32(total / np.float32(groups))
+    bound: np.float32 = np.maximum(OUTLIER_ABOVE * np.float32(total / np.float32(groups)), LEAST)
     while np.count_nonzero(np.abs(cells) > bound) > k // PAIR + 2:
         bound *= np.float32(1.25)
     return bound
@@ -277,7 +277,8 @@ def _multiply_tiles(weight: Float32, x: Float32) -> Float32:
     """Products of bfloat16 by tiles (TDPBF16PS, Intel's manual, volume 2).
 
     Of each 32 k, products of the first elements of pairs are summed in order, likewise those of the second ones;
-    then the sum of both is added to what there is. A product is exact.
+    then the sum of both is added to what there is. A product is exact; denormals count as zero, as operands and as
+    sums.
     """
     k = weight.shape[1]
     steps = -(-k // GROUP)
@@ -285,11 +286,16 @@ def _multiply_tiles(weight: Float32, x: Float32) -> Float32:
         np.zeros((len(x), steps * GROUP), np.float32),
         np.zeros((len(weight), steps * GROUP), np.float32),
     )
-    rows[:, :k], columns[:, :k] = x, weight
+    rows[:, :k], columns[:, :k] = _flushed(x), _flushed(weight)
     y = np.zeros((len(x), len(weight)), np.float32)
     for start in range(0, steps * GROUP, GROUP):
         halves = [np.zeros(y.shape, np.float32), np.zeros(y.shape, np.float32)]
         for i in range(GROUP):
-            halves[i % 2] = halves[i % 2] + rows[:, start + i, None] * columns[None, :, start + i]
-        y = y + (halves[0] + halves[1])
+            halves[i % 2] = _flushed(halves[i % 2] + rows[:, start + i, None] * columns[None, :, start + i])
+        y = _flushed(y + _flushed(halves[0] + halves[1]))
     return y
+
+
+def _flushed(x: Float32) -> Float32:
+    """Float32 with denormals as zeros."""
+    return np.where(np.abs(x) < np.finfo(np.float32).tiny, np.float32(0), x)
