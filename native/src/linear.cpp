@@ -2,10 +2,9 @@
 #include "linear.hpp"
 
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
-#include <new>
 
+#include "aligned.hpp"
 #include "bf16.hpp"
 #include "linear_tables.hpp"
 #include "packed_weight.hpp"
@@ -77,26 +76,15 @@ void walk_row(const PackedWeight& w, int row, const Visit& visit) {
   }
 }
 
-struct Scratch {
-  uint8_t* data = nullptr;
-  size_t bytes = 0;
-  ~Scratch() { std::free(data); }
-};
-
 }  // namespace
 
 uint8_t* linear_scratch(size_t bytes) {
-  thread_local Scratch scratch;
-  if (scratch.bytes < bytes) {
-    std::free(scratch.data);
-    scratch.bytes = (bytes + 4095) / 4096 * 4096;
-    scratch.data = static_cast<uint8_t*>(std::aligned_alloc(64, scratch.bytes));
-    if (scratch.data == nullptr) {
-      scratch.bytes = 0;
-      throw std::bad_alloc();
-    }
+  thread_local AlignedArray<uint8_t> scratch;
+  if (scratch.bytes() < bytes) {
+    scratch = {};
+    scratch = AlignedArray<uint8_t>(bytes);
   }
-  return scratch.data;
+  return scratch.get();
 }
 
 const LinearKernels& linear_kernels(Isa isa) {

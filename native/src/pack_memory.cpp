@@ -4,6 +4,8 @@
 #include <mutex>
 #include <new>
 
+#include "aligned.hpp"
+
 #if defined(__linux__)
 #include <sys/mman.h>
 #endif
@@ -35,6 +37,10 @@ struct Shared {
 }  // namespace
 
 std::shared_ptr<uint8_t> allocate_packed(size_t bytes) {
+#ifdef __SANITIZE_ADDRESS__
+  auto own = std::make_shared<AlignedArray<uint8_t>>(bytes);  // guarded
+  return std::shared_ptr<uint8_t>(own, own->get());
+#endif
   if (bytes >= kOwnRegion) return new_region(round_up(bytes, kHugePage));
   static Shared shared;
   std::lock_guard<std::mutex> lock(shared.mutex);
