@@ -13,6 +13,7 @@ import pytest
 
 from tenfold import __version__, cli
 from tenfold.cli.main import app, main
+from tenfold.kernels.isa import choose_isa
 from tests.tiny_models import write_tiny_gguf
 
 COMMANDS = [
@@ -164,6 +165,11 @@ def test_doctor_measures(tenfold):
     assert (
         min(report["int8_gops"], report["bf16_gflops"], report["fp32_gflops"], report["memory_read_gbs"]) > 0
     )
+
+
+def test_doctor_names_the_kernels_for_few_sequences_if_they_are_others(tenfold):
+    printed = tenfold("doctor", "--seconds", "0.05", "-t", "1")[1]
+    assert ("for few sequences" in printed) == (choose_isa()[0] != choose_isa(max_num_seqs=1)[0])
 
 
 @pytest.mark.parametrize(

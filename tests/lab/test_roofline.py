@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tenfold import _native
 from tenfold.config.engine import EngineSettings
 from tenfold.engine.model import Model, load_model
 from tenfold.lab.roofline import (
@@ -27,10 +28,10 @@ CEILINGS = Ceilings(
 )
 
 
-def loaded(folder: Path, **options: object) -> Model:
+def loaded(folder: Path, isa: str = "generic", **options: object) -> Model:
     file = write_tiny_gguf(folder / "tiny.gguf", **options)  # type: ignore[arg-type]
     return load_model(
-        file, EngineSettings(threads=1, isa="generic", max_model_len=128, kv_cache_memory_bytes=1 << 20)
+        file, EngineSettings(threads=1, isa=isa, max_model_len=128, kv_cache_memory_bytes=1 << 20)
     )
 
 
@@ -40,11 +41,16 @@ def roofline(model: Model) -> Roofline:
 
 
 @given(st.integers(0, 60), st.integers(1, 60), st.none() | st.integers(1, 70))
-def testvisible_positions_positions_are_those_counted_one_by_one(
-    start: int, count: int, window: int | None
-) -> None:
+def test_visible_positions_are_those_counted_one_by_one(start: int, count: int, window: int | None) -> None:
     seen = sum(min(p + 1, window or p + 1) for p in range(start, start + count))
     assert visible_positions(Chunk(start, count, True), window) == seen
+
+
+@pytest.mark.parametrize("isa", _native.supported_isas())
+@pytest.mark.parametrize("type", ["Q8_0", "F16"])
+def test_what_products_are_made_in(tmp_path: Path, isa: str, type: str) -> None:
+    products = set(loaded(tmp_path, isa, type=type).runner.native.weight_products)
+    assert products == {"int8" if type == "Q8_0" and isa != "amx" else "bf16"}
 
 
 @pytest.mark.parametrize("tied", [True, False])

@@ -23,6 +23,7 @@ def doctor(
     from tenfold.kernels.isa import choose_isa
 
     isa, why = choose_isa()
+    few, why_few = choose_isa(max_num_seqs=1)
     count = threads or len(os.sched_getaffinity(0))
     ceilings = _native.measure_ceilings(isa, count, seconds)
     report = {
@@ -38,6 +39,7 @@ def doctor(
         return
     rows = [
         ["kernels", f"{isa} ({why}); this CPU can run {', '.join(_native.supported_isas())}"],
+        *([["for few sequences", f"{few} ({why_few})"]] if few != isa else []),
         ["threads", str(count)],
         ["int8 dot products", f"{ceilings['int8_gops']:.0f} GOPS"],
         ["bf16 dot products", f"{ceilings['bf16_gflops']:.0f} GFLOPS"],

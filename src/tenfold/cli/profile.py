@@ -42,7 +42,8 @@ def profile(
 
     Runs real steps of random tokens: prefill, and decoding of BATCH sequences from DEPTH on. Each stage of the kernels
     is timed, each op within a stage of row ops, and what the engine does around them: schedule, inputs (arrays for
-    the kernels), call, prepare (RoPE tables), sampling, outputs (detokenizing), rest.
+    the kernels), call, prepare (RoPE tables), sampling, outputs (detokenizing), rest. The op quantize turns rows into
+    what linears multiply with: int8, or bfloat16 where weights are floats or the kernels AMX.
 
     MB are the bytes a step must move: weights as packed, KV, activations. GB/s and GOPS are those bytes and operations
     by the time. The ceiling is the slowest of: weights and KV at the measured memory rate, operations at the measured
