@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from tenfold.core.errors import TenfoldError
+from tenfold.kernels.isa import choose_isa
 from tenfold.lab.profile.phase import PhaseRunner
 from tenfold.lab.profile.run import load_for, profile_model
 from tests.lab.profile.conftest import SMALL
@@ -26,6 +27,15 @@ def test_steps_are_those_of_the_phase_at_its_depth(tiny: Path) -> None:
         assert min(chunk.start for chunk in step) >= 37 + number
     assert decode.native["steps"] == 6
     assert model.runner.native.step_times()["steps"] == 0, "the clocks are off again"
+
+
+@pytest.mark.parametrize(("phases", "sequences"), [(("prefill",), 64), (("prefill", "decode"), 1)])
+def test_kernels_are_those_of_a_server_for_prefill_alone(
+    tiny: Path, phases: tuple[str, ...], sequences: int
+) -> None:
+    settings = msgspec.structs.replace(SMALL, phases=phases, batch=1)
+    model, _ = load_for(tiny, settings, lambda label, done, total: None)
+    assert model.runner.native.isa == choose_isa(None, sequences)[0]
 
 
 def test_time_bounds_the_steps_when_no_number_is_given(tiny: Path) -> None:

@@ -11,6 +11,7 @@ import msgspec
 from tenfold.config.engine import EngineSettings
 from tenfold.core.errors import TenfoldError
 from tenfold.engine.model import Model, load_model, open_model
+from tenfold.kernels.isa import choose_isa
 from tenfold.lab.profile.cost import Pricer, Work
 from tenfold.lab.profile.phase import PhaseRunner
 from tenfold.lab.profile.report import ProfileReport
@@ -93,7 +94,8 @@ def load_for(path: Path, settings: ProfileSettings, progress: Progress) -> tuple
     check_cache_fits(kv_bytes, "--batch, --depth or --prompt-tokens")
     engine = EngineSettings(
         threads=settings.threads,
-        isa=settings.isa,
+        # Prefill alone is profiled as a server with default settings would do it.
+        isa=settings.isa or (choose_isa()[0] if settings.phases == ("prefill",) else None),
         max_model_len=min(tokens + block, program.context_length),
         max_num_seqs=batch,
         max_num_batched_tokens=settings.budget,

@@ -24,7 +24,7 @@ class ProfileSettings(msgspec.Struct, frozen=True, kw_only=True):
         most_decode_steps: decode steps one after the other at most, when `steps` is None.
         seconds: about how long each phase is timed when `steps` is None.
         threads: compute threads; None takes all CPUs.
-        isa: kernels; None takes what an engine for `batch` sequences takes.
+        isa: kernels; None takes what an engine for `batch` sequences takes, but for prefill alone the CPU's best.
         max_num_batched_tokens: tokens a step; None takes the engine's default, or the batch if that is more.
         block_size: tokens a KV block.
         seed: of the random prompts.
