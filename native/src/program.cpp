@@ -127,11 +127,14 @@ void NativeProgram::multiply(const std::vector<int>& weights, const std::vector<
   const int tiles = static_cast<int>(x.tiles->size());
   int panels = 0;
   for (int w : weights) panels += weight_panels(*weights_[w]);
-  // Tasks of as even a size as can be: with two threads and 36 panels, one of four more is a tenth of the time.
-  const int tasks = std::min(panels, pool_.size() * kTasksPerThread);
+  // Tasks of as even a size as can be: with two threads and 36 panels, one of four more is a tenth of the time. Cores may
+  // be unequal too, as others use them: with many rows a task is worth handing out that is a quarter as large. Panels
+  // go in twos, as AMX takes them.
+  const int pairs = (panels + 1) / 2;
+  const int tasks = std::min(pairs, pool_.size() * kTasksPerThread * (tiles >= kManyTiles ? 4 : 1));
   pool_.run(tasks, [&](int task, int) {
-    const int begin = static_cast<int>(int64_t{panels} * task / tasks);
-    const int end = static_cast<int>(int64_t{panels} * (task + 1) / tasks);
+    const int begin = 2 * static_cast<int>(int64_t{pairs} * task / tasks);
+    const int end = std::min(panels, 2 * static_cast<int>(int64_t{pairs} * (task + 1) / tasks));
     int first = 0, column = 0;
     for (size_t i = 0; i < weights.size(); ++i) {
       const PackedWeight& w = *weights_[weights[i]];

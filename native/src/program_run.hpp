@@ -10,6 +10,7 @@ namespace tenfold {
 // Row stages below this many element-operations run on the calling thread: a dispatch costs about a microsecond.
 constexpr int64_t kSerialCost = 24000;
 constexpr int kTasksPerThread = 4;
+constexpr int kManyTiles = 4;  // of rows, from which on the tasks of a linear are smaller
 
 using Clock = std::chrono::steady_clock;
 
