@@ -19,11 +19,13 @@ BEGIN = "<!-- speed: written by bench/readme.py from bench/results -->"
 END = "<!-- end of speed -->"
 
 
-def section(newest: Mapping[str, tuple[Path, dict[str, Any]]], folder: str = "bench/results") -> str:
-    """The Markdown between the markers: a table, a plot and notes for each model."""
+def section(
+    newest: Mapping[tuple[str, str], tuple[Path, dict[str, Any]]], folder: str = "bench/results"
+) -> str:
+    """The Markdown between the markers: a table, a plot and notes for each model and CPU."""
     parts = []
-    for name in sorted(newest, key=lambda name: newest[name][1]["model"]["bytes"]):
-        file, report = newest[name]
+    for key in sorted(newest, key=lambda key: (newest[key][1]["model"]["bytes"], key)):
+        (name, _), (file, report) = key, newest[key]
         head = (
             f"**{name}** ({report['model']['bits_per_weight']:.1f} bits a weight), tokens/s on "
             f"{report['threads']} threads of an {report['cpu']} ({kernels_of(report)}), {report['date'][:10]}, "

@@ -63,16 +63,16 @@ def write_results(report: dict[str, Any], model: str, folder: Path) -> Path:
     return file
 
 
-def newest_results(folder: Path) -> dict[str, tuple[Path, dict[str, Any]]]:
-    """The newest complete results of each model, by its file's name: whole rows, not a quick run."""
-    newest: dict[str, tuple[Path, dict[str, Any]]] = {}
+def newest_results(folder: Path) -> dict[tuple[str, str], tuple[Path, dict[str, Any]]]:
+    """The newest complete results by (name of the model's file, CPU): whole rows, not a quick run."""
+    newest: dict[tuple[str, str], tuple[Path, dict[str, Any]]] = {}
     for file in folder.glob("*.json"):
         report = json.loads(file.read_text(encoding="utf-8"))
         if report.get("format") != FORMAT or report["quick"] or not report["complete"]:
             continue
-        name = report["model"]["file"]
-        if name not in newest or report["date"] > newest[name][1]["date"]:
-            newest[name] = file, report
+        key = report["model"]["file"], report["cpu"]
+        if key not in newest or report["date"] > newest[key][1]["date"]:
+            newest[key] = file, report
     return newest
 
 

@@ -13,7 +13,7 @@ from bench import compare
 from bench.entrant import PeerError, Sample, output_of
 from bench.llama_cpp import PEERS, program
 from bench.peers import Roster, Setting
-from bench.results import model_facts, newest_results, write_results
+from bench.results import FORMAT, model_facts, newest_results, write_results
 from bench.scenarios import ROWS, Row
 from bench.tenfold_engine import TenfoldEngine
 from tests.tiny_models import write_tiny_gguf
@@ -161,3 +161,15 @@ def test_the_real_peer(
         assert row["ratio_to_best_peer"] > 0
     for made in (PEERS / "models").glob(f"m-{file.stat().st_size}-{file.stat().st_mtime_ns}-Q4_0.gguf"):
         made.unlink()
+
+
+def test_the_newest_results_of_each_model_and_cpu_count(tmp_path: Path) -> None:
+    def write(name: str, cpu: str, date: str) -> None:
+        report = {"format": FORMAT, "quick": False, "complete": True, "model": {"file": "m.gguf"}}
+        (tmp_path / f"{name}.json").write_text(json.dumps(dict(report, cpu=cpu, date=date)))
+
+    write("old", "one CPU", "2026-11-01")
+    write("new", "one CPU", "2026-12-01")
+    write("other", "another", "2026-10-01")
+    newest = {key: path.stem for key, (path, _) in newest_results(tmp_path).items()}
+    assert newest == {("m.gguf", "one CPU"): "new", ("m.gguf", "another"): "other"}
