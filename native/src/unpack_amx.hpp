@@ -37,12 +37,13 @@ struct Maker {
   static __m512h divided(__m512h x, float by) { return _mm512_mul_ph(x, _mm512_set1_ph(static_cast<_Float16>(by))); }
 };
 
-// A row, of codes that are the halves of `words` that `mask` leaves. Of each half, bits 12 to 14 still repeat the sign
-// and must be cleared.
-inline __m512i make_row(__m512i words, uint16_t mask, __m512h scale, __m512h zero) {
+// Writes a row, of codes that are the halves of `words` that `mask` leaves.
+inline void make_row(__m512i words, uint16_t mask, __m512h scale, __m512h zero, uint8_t* out) {
   const __m512i codes = _mm512_and_si512(words, _mm512_set1_epi16(static_cast<int16_t>(mask)));
   const __m512h value = _mm512_fmadd_ph(_mm512_cvtepu16_ph(codes), scale, zero);
-  return _mm512_mulhrs_epi16(_mm512_castph_si512(value), _mm512_set1_epi16(1 << 12));  // rounds value / 8
+  const __m512i moved = _mm512_mulhrs_epi16(_mm512_castph_si512(value), _mm512_set1_epi16(1 << 12));  // rounds value / 8
+  // Bits 12 to 14 of each half repeat the sign.
+  _mm512_store_si512(out, _mm512_and_si512(moved, _mm512_set1_epi16(static_cast<int16_t>(0x8fff))));
 }
 
 // Scales of group g, and values of code 0, of each sub-block.
@@ -79,33 +80,33 @@ inline GroupScales scales_of_group(const uint8_t* head, int pairs, int g, __m512
   return out;
 }
 
-// Calls take(p, row) for the rows of quads [first, first + count) of a group.
-template <LayoutId id, int first, int count, class Take>
-inline void make_quads(const uint8_t* planes, const Maker& maker, const Take& take) {
+// Writes the rows of quads [first, first + count) of the group at `out`.
+template <LayoutId id, int first, int count>
+inline void make_quads(const uint8_t* planes, const Maker& maker, uint8_t* out) {
   constexpr int bits = layout_of(id).bits;
   if constexpr (bits == 4) {
 #pragma GCC unroll 4
     for (int v = first / 2; v < (first + count) / 2; ++v) {
       const __m512i words = _mm512_loadu_si512(planes + 64 * v);
-      take(4 * v, make_row(words, 0x000f, maker.scale, maker.zero));
-      take(4 * v + 1, make_row(words, 0x0f00, maker.scale256, maker.zero));
-      take(4 * v + 2, make_row(words, 0x00f0, maker.scale16, maker.zero));
-      take(4 * v + 3, make_row(words, 0xf000, maker.scale4096, maker.zero));
+      make_row(words, 0x000f, maker.scale, maker.zero, out + 4 * v * kTileBytes);
+      make_row(words, 0x0f00, maker.scale256, maker.zero, out + (4 * v + 1) * kTileBytes);
+      make_row(words, 0x00f0, maker.scale16, maker.zero, out + (4 * v + 2) * kTileBytes);
+      make_row(words, 0xf000, maker.scale4096, maker.zero, out + (4 * v + 3) * kTileBytes);
     }
   } else {
     [&]<int... quad>(std::integer_sequence<int, quad...>) {
       const auto both = [&](__m512i words, int q) {
-        take(2 * q, make_row(words, 0x00ff, maker.scale, maker.zero));
-        take(2 * q + 1, make_row(words, 0xff00, maker.scale256, maker.zero));
+        make_row(words, 0x00ff, maker.scale, maker.zero, out + 2 * q * kTileBytes);
+        make_row(words, 0xff00, maker.scale256, maker.zero, out + (2 * q + 1) * kTileBytes);
       };
       (both(unpack_quad<bits, first + quad>(planes), first + quad), ...);
     }(std::make_integer_sequence<int, count>());
   }
 }
 
-// Calls take(p, row) for rows p = 0 to 15 of group `group` of a panel of k columns, and asks memory for what comes later.
-template <LayoutId id, class Take>
-inline void unpack_group(const uint8_t* panel, int k, int group, __m512 power, const Take& take) {
+// Writes the B operand of group `group` of a panel of k columns, and asks memory for what comes later.
+template <LayoutId id>
+inline void unpack_operand(const uint8_t* panel, int k, int group, __m512 power, uint8_t* out) {
   constexpr Layout layout = layout_of(id);
   constexpr int kGroupsABlock = layout.block / kGroup, kAhead = 4096;
   constexpr int kShare = (layout.block_bytes() / kGroupsABlock + 63) / 64 * 64;  // of a block's bytes
@@ -117,17 +118,9 @@ inline void unpack_group(const uint8_t* panel, int k, int group, __m512 power, c
     _mm_prefetch(reinterpret_cast<const char*>(planes + kAhead + line), _MM_HINT_T0);
   const GroupScales scales = scales_of_group<id>(head, pairs, g, power);
   constexpr int kQuads = 8 / layout.subs();
-  make_quads<id, 0, kQuads>(planes, Maker(scales.scale[0], scales.zero[0], layout.bits == 4), take);
+  make_quads<id, 0, kQuads>(planes, Maker(scales.scale[0], scales.zero[0], layout.bits == 4), out);
   if constexpr (layout.subs() == 2)
-    make_quads<id, kQuads, kQuads>(planes, Maker(scales.scale[1], scales.zero[1], false), take);
-}
-
-// The B operand of a group.
-template <LayoutId id>
-inline void unpack_operand(const uint8_t* panel, int k, int group, __m512 power, uint8_t* out) {
-  unpack_group<id>(panel, k, group, power, [out](int p, __m512i row) {
-    _mm512_store_si512(out + p * kTileBytes, _mm512_and_si512(row, _mm512_set1_epi16(static_cast<int16_t>(0x8fff))));
-  });
+    make_quads<id, kQuads, kQuads>(planes, Maker(scales.scale[1], scales.zero[1], false), out);
 }
 
 }  // namespace
