@@ -127,14 +127,9 @@ void NativeProgram::multiply(const std::vector<int>& weights, const std::vector<
   const int tiles = static_cast<int>(x.tiles->size());
   int panels = 0;
   for (int w : weights) panels += weight_panels(*weights_[w]);
-  // Tasks of as even a size as can be: with two threads and 36 panels, one of four more is a tenth of the time. Cores may
-  // be unequal too, as others use them: with many rows a task is worth handing out that is a quarter as large. Panels
-  // go in twos, as AMX takes them.
-  const int pairs = (panels + 1) / 2;
-  const int tasks = std::min(pairs, pool_.size() * kTasksPerThread * (tiles >= kManyTiles ? 4 : 1));
-  pool_.run(tasks, [&](int task, int) {
-    const int begin = 2 * static_cast<int>(int64_t{pairs} * task / tasks);
-    const int end = std::min(panels, 2 * static_cast<int>(int64_t{pairs} * (task + 1) / tasks));
+  // Panels go in twos, as AMX takes them.
+  pool_.run_shares((panels + 1) / 2, [&](int first_pair, int end_pair, int) {
+    const int begin = 2 * first_pair, end = std::min(panels, 2 * end_pair);
     int first = 0, column = 0;
     for (size_t i = 0; i < weights.size(); ++i) {
       const PackedWeight& w = *weights_[weights[i]];
