@@ -25,25 +25,27 @@ View view(const Columns& v) {
   return View{v[0], v[1], v[2]};
 }
 
-StepInput step_input(const Array<int32_t>& tokens, const Array<int32_t>& counts, const Array<int32_t>& starts,
-                     const Array<int32_t>& blocks, const Array<int64_t>& offsets, const Array<int32_t>& logit_rows) {
+// Numbers from a list, of which an array would cost more to hand over than it holds in most steps.
+using Ints = std::vector<int32_t>;
+
+StepInput step_input(const Ints& tokens, const Ints& counts, const Ints& starts, const Array<int32_t>& blocks,
+                     const std::vector<int64_t>& offsets, const Ints& logit_rows) {
   const size_t sequences = counts.size();
   if (starts.size() != sequences || offsets.size() != sequences + 1)
     throw std::invalid_argument("counts, starts and block offsets do not agree.");
-  if (offsets.data()[0] != 0) throw std::invalid_argument("block offsets must start at 0.");
+  if (offsets[0] != 0) throw std::invalid_argument("block offsets must start at 0.");
   for (size_t s = 0; s < sequences; ++s)
-    if (offsets.data()[s] > offsets.data()[s + 1]) throw std::invalid_argument("block offsets must not decrease.");
-  if (offsets.data()[sequences] != static_cast<int64_t>(blocks.size()))
+    if (offsets[s] > offsets[s + 1]) throw std::invalid_argument("block offsets must not decrease.");
+  if (offsets[sequences] != static_cast<int64_t>(blocks.size()))
     throw std::invalid_argument("block offsets must end at the number of blocks.");
   return StepInput{tokens.data(), static_cast<int>(tokens.size()), counts.data(), starts.data(), blocks.data(),
                    offsets.data(), static_cast<int>(sequences), logit_rows.data(),
                    static_cast<int>(logit_rows.size())};
 }
 
-nb::ndarray<nb::numpy, float> step_logits(NativeProgram& program, const Array<int32_t>& tokens,
-                                          const Array<int32_t>& counts, const Array<int32_t>& starts,
-                                          const Array<int32_t>& blocks, const Array<int64_t>& offsets,
-                                          const Array<int32_t>& logit_rows) {
+nb::ndarray<nb::numpy, float> step_logits(NativeProgram& program, const Ints& tokens, const Ints& counts,
+                                          const Ints& starts, const Array<int32_t>& blocks,
+                                          const std::vector<int64_t>& offsets, const Ints& logit_rows) {
   const StepInput input = step_input(tokens, counts, starts, blocks, offsets, logit_rows);
   std::vector<float> logits(static_cast<size_t>(input.num_logit_rows) * program.vocab());
   {
@@ -54,9 +56,9 @@ nb::ndarray<nb::numpy, float> step_logits(NativeProgram& program, const Array<in
 }
 
 // Returns (tokens, logprobs, tops): tops is a list with None or a list of (token, logprob) for each row.
-nb::tuple step(NativeProgram& program, const Array<int32_t>& tokens, const Array<int32_t>& counts,
-               const Array<int32_t>& starts, const Array<int32_t>& blocks, const Array<int64_t>& offsets,
-               const Array<int32_t>& logit_rows, const SamplingArrays& sampling) {
+nb::tuple step(NativeProgram& program, const Ints& tokens, const Ints& counts, const Ints& starts,
+               const Array<int32_t>& blocks, const std::vector<int64_t>& offsets, const Ints& logit_rows,
+               const SamplingArrays& sampling) {
   const StepInput input = step_input(tokens, counts, starts, blocks, offsets, logit_rows);
   const int rows = input.num_logit_rows;
   sampling.check_vocab(program.vocab());

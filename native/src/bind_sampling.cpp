@@ -1,6 +1,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <limits>
@@ -97,6 +98,12 @@ void bind_sampling(nb::module_& m) {
            "output_ids"_a.noconvert(), "output_offsets"_a.noconvert(), "bias_ids"_a.noconvert(),
            "bias_offsets"_a.noconvert(), "bias_values"_a.noconvert(), "banned_ids"_a.noconvert(),
            "banned_offsets"_a.noconvert())
+      .def("set_draw", [](SamplingArrays& arrays, std::vector<uint64_t> draw) {
+        if (draw.size() != size_t(arrays.count))
+          throw std::invalid_argument("draw has " + std::to_string(draw.size()) + " entries; expected " +
+                                      std::to_string(arrays.count) + ".");
+        arrays.draw = std::move(draw);
+      }, "draw"_a, "Replaces draw, for a later step of the same rows.")
       .def("__len__", [](const SamplingArrays& arrays) { return arrays.count; })
       .def("check_vocab", &SamplingArrays::check_vocab, "vocab"_a, "ValueError if an id is not below vocab.");
   m.def("sample", &sample, "isa"_a, "logits"_a.noconvert(), "arrays"_a,

@@ -5,7 +5,6 @@ import numpy as np
 import numpy.typing as npt
 
 Int32 = npt.NDArray[np.int32]
-Int64 = npt.NDArray[np.int64]
 Float32 = npt.NDArray[np.float32]
 Columns = Sequence[int]
 
@@ -60,22 +59,22 @@ class Program:
     ) -> None: ...
     def step(
         self,
-        tokens: Int32,
-        counts: Int32,
-        starts: Int32,
+        tokens: Sequence[int],
+        counts: list[int],
+        starts: list[int],
         blocks: Int32,
-        block_offsets: Int64,
-        logit_rows: Int32,
+        block_offsets: list[int],
+        logit_rows: list[int],
         sampling: Any,
     ) -> tuple[list[int], list[float], list[list[tuple[int, float]] | None]]: ...
     def step_logits(
         self,
-        tokens: Int32,
-        counts: Int32,
-        starts: Int32,
+        tokens: Sequence[int],
+        counts: list[int],
+        starts: list[int],
         blocks: Int32,
-        block_offsets: Int64,
-        logit_rows: Int32,
+        block_offsets: list[int],
+        logit_rows: list[int],
     ) -> Float32: ...
     @property
     def weight_bytes(self) -> int: ...

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from tenfold import _native
 from tenfold.core.sampling_params import SamplingParams
 from tenfold.sampling.batch import SamplingCache, SamplingRow, sampling_batch
 
@@ -92,7 +93,7 @@ def test_no_rows() -> None:
 
 
 def test_the_cache_gives_what_making_the_arrays_anew_gives() -> None:
-    chooser = random.Random(3)
+    chooser, generator = random.Random(3), np.random.default_rng(3)
     kinds = [
         SamplingParams(),
         SamplingParams(temperature=0.5, top_k=4, logit_bias={3: 1.0}),
@@ -116,9 +117,12 @@ def test_the_cache_gives_what_making_the_arrays_anew_gives() -> None:
                 for _ in range(chooser.randrange(4))
             ]
         rows = [msgspec.structs.replace(row, draw=row.draw + 1) for row in rows]
-        before = cache._arguments
-        arguments, fresh = cache.arguments(rows), sampling_batch(rows).arguments()
-        reused += cache._arguments is before
-        for one, other in zip(arguments, fresh, strict=True):
-            assert one.dtype == other.dtype and one.tolist() == other.tolist()
+        before = cache._arrays
+        arrays, fresh = cache.arrays(rows), _native.SamplingArrays(*sampling_batch(rows).arguments())
+        reused += arrays is before
+        logits = generator.normal(size=(len(rows), 12)).astype(np.float32)
+        for one, other in zip(
+            _native.sample("generic", logits, arrays), _native.sample("generic", logits, fresh), strict=True
+        ):
+            assert one.tolist() == other.tolist()
     assert 50 < reused < 300

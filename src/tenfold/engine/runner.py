@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence as Items
-from itertools import accumulate, chain
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,9 @@ class Runner:
     def __init__(self, native: _native.Program) -> None:
         self.native = native
         self._tables: dict[int, _Table] = {}
+        self._joined: list[tuple[int, ...]] = []
+        self._blocks = np.empty(0, np.int32)
+        self._offsets = [0]
         self._sampling = SamplingCache()
         self._process = os.getpid()
 
@@ -56,7 +59,7 @@ class Runner:
 
     def _inputs(self, plan: StepPlan, rows: Items[SamplingRow]) -> tuple[Any, ...]:
         """The arguments of the native step."""
-        return *self._arrays(plan.chunks), _native.SamplingArrays(*self._sampling.arguments(rows))
+        return *self._arrays(plan.chunks), self._sampling.arrays(rows)
 
     def _compute(self, inputs: tuple[Any, ...]) -> _Sampled:
         return self.native.step(*inputs)
@@ -69,37 +72,30 @@ class Runner:
 
     def logits(self, plan: StepPlan, rows: Items[int]) -> npt.NDArray[np.float32]:
         """Compute a step and return raw float32 logits (len(rows), vocab) of the step's rows with these numbers."""
-        arrays = self._arrays(plan.chunks)
-        return self.native.step_logits(*arrays[:-1], np.asarray(rows, dtype=np.int32))
+        return self.native.step_logits(*self._arrays(plan.chunks)[:-1], list(rows))
 
     def _arrays(
         self, chunks: Items[ScheduledChunk]
-    ) -> tuple[
-        npt.NDArray[np.int32],
-        npt.NDArray[np.int32],
-        npt.NDArray[np.int32],
-        npt.NDArray[np.int32],
-        npt.NDArray[np.int64],
-        npt.NDArray[np.int32],
-    ]:
-        # From lists: for the few numbers of a step that is faster than numpy's own sums and masks.
+    ) -> tuple[Items[int], list[int], list[int], npt.NDArray[np.int32], list[int], list[int]]:
+        # Lists but for the block tables: an array costs more to hand over than the few numbers of most steps.
         lengths = [len(c.token_ids) for c in chunks]
+        tokens = chunks[0].token_ids if len(chunks) == 1 else [t for c in chunks for t in c.token_ids]
+        rows = [end - 1 for c, end in zip(chunks, accumulate(lengths), strict=True) if c.sample]
+        self._join_tables(chunks)
+        return tokens, lengths, [c.start for c in chunks], self._blocks, self._offsets, rows
+
+    def _join_tables(self, chunks: Items[ScheduledChunk]) -> None:
+        # The scheduler hands out the same tuples until a sequence's blocks change, so this is soon compared.
+        ids = [c.block_ids for c in chunks]
+        if ids == self._joined:
+            return
         tables = [self._table(c) for c in chunks]
         self._tables = {c.seq_id: t for c, t in zip(chunks, tables, strict=True)}
-        return (
-            np.array(list(chain.from_iterable(c.token_ids for c in chunks)), dtype=np.int32),
-            np.array(lengths, dtype=np.int32),
-            np.array([c.start for c in chunks], dtype=np.int32),
-            np.concatenate([table for _, table in tables]),
-            np.array(list(accumulate((len(blocks) for blocks, _ in tables), initial=0)), dtype=np.int64),
-            np.array(
-                [end - 1 for c, end in zip(chunks, accumulate(lengths), strict=True) if c.sample],
-                dtype=np.int32,
-            ),
-        )
+        self._blocks = np.concatenate([table for _, table in tables])
+        self._offsets = list(accumulate(map(len, ids), initial=0))
+        self._joined = ids
 
     def _table(self, chunk: ScheduledChunk) -> _Table:
-        # The scheduler hands out the same tuple until a sequence's blocks change, so identity is enough.
         known = self._tables.get(chunk.seq_id)
         if known is not None and known[0] is chunk.block_ids:
             return known

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from tenfold import _native
 from tenfold.core.sampling_params import SamplingParams
 
 Ints: TypeAlias = npt.NDArray[np.int32]
@@ -131,20 +132,20 @@ def sampling_batch(rows: Sequence[SamplingRow]) -> SamplingBatch:
 
 
 class SamplingCache:
-    """Makes the arrays of each step, and only counts on when the same rows come again with nothing else new."""
+    """Makes the native arrays of each step, and only counts on when the same rows come again with nothing else new."""
 
     def __init__(self) -> None:
         self._rows: Sequence[SamplingRow] = ()
-        self._arguments: tuple[npt.NDArray[Any], ...] = ()
+        self._arrays: Any = None
 
-    def arguments(self, rows: Sequence[SamplingRow]) -> tuple[npt.NDArray[Any], ...]:
-        """As `sampling_batch(rows).arguments()`."""
-        if not self._same(rows):
-            self._arguments = sampling_batch(rows).arguments()
+    def arrays(self, rows: Sequence[SamplingRow]) -> Any:
+        """`_native.SamplingArrays` of the rows, good until the next call."""
+        if self._same(rows):
+            self._arrays.set_draw([row.draw for row in rows])
+        else:
+            self._arrays = _native.SamplingArrays(*sampling_batch(rows).arguments())
             self._rows = () if any(map(_changes, rows)) else rows
-            return self._arguments
-        draw = np.array([row.draw for row in rows], np.uint64)
-        return (*self._arguments[:_DRAW], draw, *self._arguments[_DRAW + 1 :])
+        return self._arrays
 
     def _same(self, rows: Sequence[SamplingRow]) -> bool:
         known = self._rows
@@ -154,9 +155,6 @@ class SamplingCache:
             new.params is old.params and new.seed == old.seed and not new.banned_ids
             for new, old in zip(rows, known, strict=True)
         )
-
-
-_DRAW = SamplingBatch.__struct_fields__.index("draw")
 
 
 def _changes(row: SamplingRow) -> bool:
