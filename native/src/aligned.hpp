@@ -40,7 +40,10 @@ class AlignedArray {
 #else
   static constexpr size_t kGuard = 0;
 #endif
-  size_t mapped() const { return kGuard > 0 ? (bytes_ + kGuard - 1) / kGuard * kGuard + kGuard : bytes_; }
+  size_t mapped() const {
+    if constexpr (kGuard > 0) return (bytes_ + kGuard - 1) / kGuard * kGuard + kGuard;
+    else return bytes_;
+  }
   size_t lead() const { return kGuard > 0 ? mapped() - kGuard - (bytes_ + 63) / 64 * 64 : 0; }  // bytes before data
 
   void swap(AlignedArray& other) { std::swap(data_, other.data_); std::swap(bytes_, other.bytes_); }

@@ -194,14 +194,18 @@ inline void half_tile(const uint8_t* panel, const uint8_t* rows, int k, float* y
 struct Avx2 {
   static constexpr int kTiles[] = {1, 2, 4};
 
-  template <LayoutId id, int R>
-  static void block(const uint8_t* panel, const uint8_t* records, int groups, float* y) {
-    if constexpr (layout_of(id).paired()) paired_block<id, R>(panel, records, groups, y);
-    else group_block<id, R>(panel, records, groups, y);
+  template <LayoutId id, int R, int P>
+  static void block(const uint8_t* const* panels, const uint8_t* records, int groups, float* y) {
+    for (int p = 0; p < P; ++p, y += R * kPanel) {
+      if constexpr (layout_of(id).paired()) paired_block<id, R>(panels[p], records, groups, y);
+      else group_block<id, R>(panels[p], records, groups, y);
+    }
   }
 
-  template <int R>
-  static void halves(const uint8_t* panel, const uint8_t* records, int k, float* y) { half_tile<R>(panel, records, k, y); }
+  template <int R, int P>
+  static void halves(const uint8_t* const* panels, const uint8_t* records, int k, float* y) {
+    for (int p = 0; p < P; ++p) half_tile<R>(panels[p], records, k, y + p * R * kPanel);
+  }
 
   template <LayoutId id, int R>
   static void outliers(const uint8_t* panel, int groups, const uint32_t* k, const float* values, int count, float* y) {

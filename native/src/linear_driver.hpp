@@ -4,10 +4,11 @@
 //
 // A variant V provides
 //   static constexpr int kTiles[]                         tile sizes in rows, increasing
-//   template <LayoutId id, int R> static void block(const uint8_t* panel, const uint8_t* records, int groups, float* y)
-//       adds the products of up to 256 k to y, [R][16], in the order that linear_generic.cpp spells out
-//   template <int R> static void halves(const uint8_t* panel, const uint8_t* records, int k, float* y)
-//       the same for all of k of a bf16 panel
+//   template <LayoutId id, int R, int P>
+//   static void block(const uint8_t* const* panels, const uint8_t* records, int groups, float* y)
+//       adds the products of up to 256 k of P panels to y, [P][R][16], in the order that linear_generic.cpp spells out
+//   template <int R, int P> static void halves(const uint8_t* const* panels, const uint8_t* records, int k, float* y)
+//       the same of bf16 panels
 //   template <LayoutId id, int R> static void outliers(const uint8_t* panel, int groups, const uint32_t* k,
 //                                                      const float* values, int count, float* y)
 //       adds values[count][R] times the weights of elements k of these 256, as unpack_row gives them
@@ -171,24 +172,31 @@ struct Place {
         planes(head + layout.head_bytes(pairs) + group * layout.group_bytes()) {}
 };
 
-// Products of a panel and a tile, added to y. The outliers of 256 k follow their products, when the weights are in the
-// cache.
-template <class V, LayoutId id, int R>
-void tile_of(const uint8_t* panel, const uint8_t* records, const Activations& x, int number, float* y) {
+// Few rows wait for weights, and memory serves several streams faster than one, as there are more lines on their way: so
+// many panels are read side by side then.
+constexpr int kStreams = 4, kStreamedRows = 2;
+
+// Products of P panels and a tile, added to y, [P][R][16]. The outliers of 256 k follow their products, when the weights
+// are in the cache.
+template <class V, LayoutId id, int R, int P>
+void tile_of(const uint8_t* const* from, const uint8_t* records, const Activations& x, int number, float* y) {
   const int all_groups = (x.k + kGroup - 1) / kGroup;
   const size_t first = x.first_outlier((*x.tiles)[number].slot);
   const uint32_t* outliers = x.outlier_k + first;
   const uint32_t* end = outliers + x.num_outliers[number];
   const float* values = x.outlier_values + first * kMostLanes;
+  const uint8_t* panels[P];
+  for (int p = 0; p < P; ++p) panels[p] = from[p];
   for (int block = 0; block < blocks_of(x.k); ++block) {
     const int groups = std::min(kBlockGroups, all_groups - block * kBlockGroups), pairs = (groups + 1) / 2;
-    V::template block<id, R>(panel, records, groups, y);
+    V::template block<id, R, P>(panels, records, groups, y);
     int count = 0;
     while (outliers + count < end && outliers[count] < static_cast<uint32_t>(block + 1) * kBlock) ++count;
-    if (count > 0) V::template outliers<id, R>(panel, groups, outliers, values, count, y);
+    for (int p = 0; p < P && count > 0; ++p)
+      V::template outliers<id, R>(panels[p], groups, outliers, values, count, y + p * R * kPanel);
     outliers += count;
     values += count * R;
-    panel += panel_step<id>(groups);
+    for (int p = 0; p < P; ++p) panels[p] += panel_step<id>(groups);
     records += R * (layout_of(id).paired() ? block_start_bytes(pairs) + kPairBytes * pairs : kGroupBytes * groups);
   }
 }
@@ -217,33 +225,53 @@ inline void store_tile(const float* y, const RowTile& tile, int column, int colu
   else store_rows<false, false>(y, tile.row, tile.count, column, columns, out);
 }
 
-template <class V, LayoutId id, int Index = 0>
-void run_tile(const PackedWeight& w, const uint8_t* panel, const Activations& x, int number, float* y) {
+// y = products of P panels and a tile.
+template <class V, LayoutId id, int P, int Index = 0>
+void run_tile(const PackedWeight& w, const uint8_t* const* panels, const Activations& x, int number, float* y) {
   if constexpr (Index < static_cast<int>(sizeof V::kTiles / sizeof V::kTiles[0])) {
     constexpr int R = V::kTiles[Index];
     constexpr Layout layout = layout_of(id);
     const RowTile& tile = (*x.tiles)[number];
-    if (tile.size != R) return run_tile<V, id, Index + 1>(w, panel, x, number, y);
-    std::memset(y, 0, sizeof(float) * kPanel * R);
-    if constexpr (layout.bits == 16) V::template halves<R>(panel, x.tile(kHalves, tile.slot), w.k, y);
-    else
-      tile_of<V, id, R>(panel, x.tile(layout.paired() ? kPairs : kGroups, tile.slot), x, number, y);
+    if constexpr (P > 1 && R > kStreamedRows) return;  // no such call
+    else {
+      if (tile.size != R) return run_tile<V, id, P, Index + 1>(w, panels, x, number, y);
+      std::memset(y, 0, sizeof(float) * P * R * kPanel);
+      if constexpr (layout.bits == 16) V::template halves<R, P>(panels, x.tile(kHalves, tile.slot), w.k, y);
+      else tile_of<V, id, R, P>(panels, x.tile(layout.paired() ? kPairs : kGroups, tile.slot), x, number, y);
+    }
   }
 }
 
-// Tiles [begin, end) with all panels asked for: their records fit the cache.
+// P panels, the first and others `stride` panels on, times tiles [begin, end).
+template <class V, LayoutId id, int P>
+void multiply_panels(const PackedWeight& w, const Activations& x, int begin, int end, int first, int stride,
+                     const LinearOut& out) {
+  alignas(64) float y[P * (P > 1 ? kStreamedRows : V::kTiles[sizeof V::kTiles / sizeof V::kTiles[0] - 1]) * kPanel];
+  const uint8_t* panels[P];
+  for (int p = 0; p < P; ++p) panels[p] = w.panel(first + p * stride);
+  for (int t = begin; t < end; ++t) {
+    const RowTile& tile = (*x.tiles)[t];
+    run_tile<V, id, P>(w, panels, x, t, y);
+    for (int p = 0; p < P; ++p) {
+      const int column = (first + p * stride) * kPanel;
+      store_tile(y + p * tile.size * kPanel, tile, column, std::min(kPanel, w.n - column), out);
+    }
+  }
+}
+
+// Tiles [begin, end) with all panels asked for: their records fit the cache. Streams begin a quarter of the panels apart,
+// so that each is long.
 template <class V, LayoutId id>
 void multiply_tiles(const PackedWeight& w, const Activations& x, int begin, int end, int panel_begin, int panel_end,
                     const LinearOut& out) {
-  const std::vector<RowTile>& tiles = *x.tiles;
-  alignas(64) float y[V::kTiles[sizeof V::kTiles / sizeof V::kTiles[0] - 1] * kPanel];
-  for (int panel = panel_begin; panel < panel_end; ++panel) {
-    const int column = panel * kPanel, columns = std::min(kPanel, w.n - column);
-    for (int t = begin; t < end; ++t) {
-      run_tile<V, id>(w, w.panel(panel), x, t, y);
-      store_tile(y, tiles[t], column, columns, out);
-    }
+  if (end - begin == 1 && (*x.tiles)[begin].size <= kStreamedRows) {
+    const int stride = (panel_end - panel_begin) / kStreams;
+    for (int i = 0; i < stride; ++i)
+      multiply_panels<V, id, kStreams>(w, x, begin, end, panel_begin + i, stride, out);
+    panel_begin += kStreams * stride;
   }
+  for (int panel = panel_begin; panel < panel_end; ++panel)
+    multiply_panels<V, id, 1>(w, x, begin, end, panel, 0, out);
 }
 
 template <class V, LayoutId id>
