@@ -133,9 +133,10 @@ void bind_program(nb::module_& m) {
       .def("rope", [](NativeProgram& self, const Columns& x, int head_dim, int rope) {
         self.rope(RopeOp{view(x), head_dim, rope});
       }, "x"_a, "head_dim"_a, "rope"_a)
-      .def("gated", [](NativeProgram& self, const Columns& gate, const Columns& up, const Columns& out, bool gelu) {
-        self.gated(GatedOp{view(gate), view(up), view(out), gelu ? Gate::gelu_tanh : Gate::silu});
-      }, "gate"_a, "up"_a, "out"_a, "gelu"_a)
+      .def("gated", [](NativeProgram& self, const Columns& gate, const Columns& up, const Columns& out, bool gelu,
+                       bool alone) {
+        self.gated(GatedOp{view(gate), view(up), view(out), gelu ? Gate::gelu_tanh : Gate::silu}, alone);
+      }, "gate"_a, "up"_a, "out"_a, "gelu"_a, "alone"_a, "alone: no other op reads gate and up.")
       .def("add", [](NativeProgram& self, const Columns& x, const Columns& out) {
         self.add(AddOp{view(x), view(out)});
       }, "x"_a, "out"_a)

@@ -33,6 +33,8 @@ using RowOp = std::variant<EmbedOp, RmsNormOp, RopeOp, GatedOp, AddOp, QuantizeO
 // `number` is the op's place in the Program; numbers[i] that of the op for which ops[i] works.
 struct RowStage { std::vector<RowOp> ops; std::vector<int> numbers; int cost = 0; };
 struct LinearStage { View x, out; std::vector<int> weights, biases; bool add; int number = -1; };
+// A linear of two weights and the gated activation of what they give, which itself is not kept.
+struct GatedLinearStage { LinearStage linear; GatedOp gated; int number = -1; };
 struct AttentionStage {
   View q, k, v, out;
   int layer, num_heads, num_kv_heads, head_dim;
@@ -40,7 +42,7 @@ struct AttentionStage {
   int window, number = -1;
 };
 struct LogitsStage { View x; int weight; float softcap; int number = -1; };
-using Stage = std::variant<RowStage, LinearStage, AttentionStage, LogitsStage>;
+using Stage = std::variant<RowStage, LinearStage, AttentionStage, LogitsStage, GatedLinearStage>;
 
 struct RopeTable { std::vector<float> inv_freq; float factor; bool interleaved; };
 
@@ -78,7 +80,8 @@ class NativeProgram {
   void embed(EmbedOp op);
   void rms_norm(RmsNormOp op);
   void rope(RopeOp op);
-  void gated(GatedOp op);
+  // `alone`: no other op reads gate and up, so that they need not be kept.
+  void gated(GatedOp op, bool alone);
   void add(AddOp op);
   void linear(LinearStage stage);
   void attention(AttentionStage stage);
@@ -110,6 +113,7 @@ class NativeProgram {
   void check(const View& view) const;
   void push_row(RowOp op, int cost, int number);
   void wrote(int buffer);
+  bool gives(const LinearStage& linear, const View& first, const View& second) const;
   void want_activations(const View& x, unsigned forms, int number);
   void check_input(const StepInput& input) const;
   void prepare(Run& run);
@@ -120,6 +124,7 @@ class NativeProgram {
   std::vector<double> run_rows_by_op(const RowStage& stage, Run& run);
   void run_row_op(const RowOp& op, int r, Run& run);
   void run_linear(const LinearStage& stage, Run& run);
+  std::vector<double> run_gated_linear(const GatedLinearStage& stage, Run& run);
   void run_attention(const AttentionStage& stage, Run& run);
   void run_logits(const LogitsStage& stage, Run& run);
   void row(const EmbedOp& op, int r, Run& run);
@@ -150,6 +155,7 @@ class NativeProgram {
   int activation_width_ = 0, logit_activation_width_ = 0;  // widest rows
   unsigned activation_forms_ = 0, logit_activation_forms_ = 0;
   ActivationStore activations_, logit_activations_;
+  std::vector<AlignedArray<float>> gated_scratch_;  // one a thread
   AlignedArray<float> logits_;
   AlignedArray<uint16_t> kv_;
   std::vector<size_t> layer_offset_;
@@ -157,7 +163,7 @@ class NativeProgram {
   AttentionScratch attention_scratch_;
   std::vector<std::unique_ptr<SampleScratch>> sample_scratch_;
   int vocab_ = 0, max_tokens_ = 0, max_logit_rows_ = 0, num_blocks_ = 0, block_size_ = 0;
-  bool finished_ = false;
+  bool finished_ = false, gates_ = false;
   int num_ops_ = 0;
   double seconds_[5] = {0, 0, 0, 0, 0};
   StepTimes times_;

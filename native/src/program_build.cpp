@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "program.hpp"
+#include "program_run.hpp"
 
 namespace tenfold {
 
@@ -51,6 +51,14 @@ void NativeProgram::wrote(int buffer) {
   if (held_.buffer == buffer) held_ = View{};
 }
 
+// Whether a linear's weights give just these two views, one each.
+bool NativeProgram::gives(const LinearStage& linear, const View& first, const View& second) const {
+  return linear.weights.size() == 2 && !linear.add && linear.out.buffer == first.buffer &&
+         first.buffer == second.buffer && linear.out.start == first.start &&
+         first.start + first.width == second.start && linear.out.width == first.width + second.width &&
+         weight_rows(*weights_[linear.weights[0]]) == first.width;
+}
+
 void NativeProgram::embed(EmbedOp op) {
   check(op.out);
   if (weight_columns(*weights_.at(op.weight)) != op.out.width)
@@ -78,13 +86,20 @@ void NativeProgram::rope(RopeOp op) {
   wrote(op.x.buffer);
 }
 
-void NativeProgram::gated(GatedOp op) {
+void NativeProgram::gated(GatedOp op, bool alone) {
   check(op.gate);
   check(op.up);
   check(op.out);
   if (op.gate.width != op.up.width || op.gate.width != op.out.width)
     throw std::invalid_argument("gated_activation: widths do not agree.");
-  push_row(op, 4 * op.gate.width, num_ops_++);
+  auto* linear = stages_.empty() ? nullptr : std::get_if<LinearStage>(&stages_.back());
+  if (alone && linear != nullptr && gives(*linear, op.gate, op.up)) {
+    GatedLinearStage both{std::move(*linear), op, num_ops_++};
+    stages_.back() = std::move(both);
+    gates_ = true;
+  } else {
+    push_row(op, 4 * op.gate.width, num_ops_++);
+  }
   wrote(op.out.buffer);
 }
 
@@ -168,6 +183,9 @@ void NativeProgram::finish(int vocab, int max_tokens, int max_logit_rows, int nu
   activations_ = ActivationStore(linear_kernels_, max_tokens, activation_width_, activation_forms_);
   logit_activations_ =
       ActivationStore(linear_kernels_, max_logit_rows, logit_activation_width_, logit_activation_forms_, kLogitOutlierAbove);
+  if (gates_)
+    for (int i = 0; i < pool_.size(); ++i)
+      gated_scratch_.emplace_back(std::max(kGatedFloats, size_t{4} * kPanel * static_cast<size_t>(max_tokens)));
   logits_ = AlignedArray<float>(static_cast<size_t>(max_logit_rows) * vocab_);
   size_t elements = 0;
   for (KvGeometry& geometry : layer_geometry_) {

@@ -5,6 +5,11 @@
 #include "program_run.hpp"
 
 namespace tenfold {
+namespace {
+
+constexpr int kLinearKind = 1;
+
+}  // namespace
 
 void NativeProgram::profile(bool on) {
   times_ = StepTimes{};
@@ -16,6 +21,9 @@ void NativeProgram::profile(bool on) {
     if (const auto* rows = std::get_if<RowStage>(&stage)) {
       for (size_t i = 0; i < rows->ops.size(); ++i)
         time.parts.push_back({rows->numbers[i], std::holds_alternative<QuantizeOp>(rows->ops[i]), 0});
+    } else if (const auto* gated = std::get_if<GatedLinearStage>(&stage)) {
+      time.kind = kLinearKind;
+      time.parts = {{gated->linear.number, false, 0}, {gated->number, false, 0}};
     } else {
       const int number = std::holds_alternative<LinearStage>(stage) ? std::get<LinearStage>(stage).number
                          : std::holds_alternative<AttentionStage>(stage) ? std::get<AttentionStage>(stage).number
@@ -36,6 +44,7 @@ void NativeProgram::run_profiled(Run& run) {
     const double sampling = seconds_[4];
     std::vector<double> weights{1.0};
     if (const auto* rows = std::get_if<RowStage>(&stages_[i])) weights = run_rows_by_op(*rows, run);
+    else if (const auto* gated = std::get_if<GatedLinearStage>(&stages_[i])) weights = run_gated_linear(*gated, run);
     else run_stage(stages_[i], run);
     const double seconds = seconds_since(start) - (seconds_[4] - sampling);
     StageTime& time = times_.stages[i];

@@ -12,6 +12,8 @@ constexpr int64_t kSerialCost = 24000;
 constexpr int kTasksPerThread = 4;
 constexpr int kManyTiles = 4;  // of rows, from which on the tasks of a linear are smaller
 
+constexpr size_t kGatedFloats = 32768;  // of gate and up: what a thread computes before it joins them
+
 using Clock = std::chrono::steady_clock;
 
 inline double seconds_since(Clock::time_point start) {

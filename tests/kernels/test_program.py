@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -13,7 +14,9 @@ from tenfold.checkpoints.open import open_checkpoint
 from tenfold.config.engine import EngineSettings
 from tenfold.core.plan import ScheduledChunk, StepPlan
 from tenfold.engine.model import load_model
+from tenfold.kernels import lower
 from tenfold.models.build import build_program
+from tenfold.program.op import Add, GatedActivation
 from tenfold.program.reference import Chunk, ReferenceRunner
 from tests.tiny_models import write_tiny_gguf
 
@@ -50,6 +53,27 @@ def test_native_agrees_with_reference(tmp_path: Path, architecture: str, type: s
         # int8 activations cost about two percent of these random models' logits, bf16 ones half a percent.
         error = np.sqrt(np.mean((guess - truth) ** 2)) / truth.std()
         assert error < (0.02 if type == "BF16" else 0.05), f"{isa}: the logits' relative error is {error:.4f}"
+
+
+@pytest.mark.parametrize("isa", _native.supported_isas())
+@pytest.mark.parametrize("architecture", ["qwen2", "gemma3"])
+def test_gated_activations_within_linears_change_no_bit(
+    tmp_path: Path, architecture: str, isa: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_tiny_gguf(tmp_path / "tiny.gguf", architecture)
+    joined = native_logits(path, isa)
+    monkeypatch.setattr(lower, "_kept", lambda program: set(program.buffers))
+    assert joined.tobytes() == native_logits(path, isa).tobytes()
+
+
+def test_gates_that_others_read_are_kept(tmp_path: Path) -> None:
+    program = build_program(open_checkpoint(write_tiny_gguf(tmp_path / "tiny.gguf")))
+    (gated, *_) = (op for op in program.ops if isinstance(op, GatedActivation))
+    at = program.ops.index(gated)
+    assert gated.gate.buffer not in lower._kept(program)
+    for reader in (gated, Add(gated.gate, gated.out)):
+        ops = (*program.ops[: at + 1], reader, *program.ops[at + 1 :])
+        assert gated.gate.buffer in lower._kept(msgspec.structs.replace(program, ops=ops))
 
 
 def test_steps_that_make_no_sense_are_refused(tmp_path: Path) -> None:

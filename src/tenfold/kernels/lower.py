@@ -10,7 +10,19 @@ import numpy.typing as npt
 
 from tenfold import _native
 from tenfold.core.errors import CheckpointError
-from tenfold.program.op import Add, Attention, Embed, GatedActivation, Linear, Logits, Op, RmsNorm, Rope, View
+from tenfold.program.op import (
+    Add,
+    Attention,
+    Embed,
+    GatedActivation,
+    Linear,
+    Logits,
+    Op,
+    RmsNorm,
+    Rope,
+    View,
+    reads,
+)
 from tenfold.program.program import Program, WeightSpec
 
 
@@ -60,6 +72,7 @@ class Lowering:
         self._native = _native.Program(isa, threads)
         self._progress = progress
         self._buffers = {name: self._native.add_buffer(width) for name, width in program.buffers.items()}
+        self._kept = _kept(program)
         self._matrices: dict[str, int] = {}
         self._vectors: dict[str, int] = {}
         self._ropes = {
@@ -107,7 +120,8 @@ class Lowering:
                 op.window or 0,
             )
         elif isinstance(op, GatedActivation):
-            native.gated(view(op.gate), view(op.up), view(op.out), op.kind == "gelu_tanh")
+            alone = not {op.gate.buffer, op.up.buffer} & self._kept
+            native.gated(view(op.gate), view(op.up), view(op.out), op.kind == "gelu_tanh", alone)
         elif isinstance(op, Add):
             native.add(view(op.x), view(op.out))
         elif isinstance(op, Logits):
@@ -146,3 +160,16 @@ class Lowering:
                 tensor.file, "it holds NaN or infinite values.", tensor=tensor.name, offset=tensor.offset
             )
         return np.ascontiguousarray(values, dtype=np.float32)
+
+
+def _kept(program: Program) -> set[str]:
+    """Buffers with values that others than one GatedActivation read: those must be written there."""
+    kept: set[str] = set()
+    joined: set[str] = set()  # read by a GatedActivation since a linear wrote them
+    for op in program.ops:
+        buffers = {view.buffer for view in reads(op)}
+        kept |= buffers & joined if isinstance(op, GatedActivation) else buffers
+        joined |= buffers
+        if isinstance(op, Linear):
+            joined.discard(op.out.buffer)
+    return kept

@@ -112,3 +112,20 @@ class Logits(msgspec.Struct, frozen=True, tag=True):
 
 
 Op: TypeAlias = Embed | RmsNorm | Linear | Rope | Attention | GatedActivation | Add | Logits
+
+
+def reads(op: Op) -> tuple[View, ...]:
+    """The views that an op reads; what it reads the KV cache for is not among them."""
+    match op:
+        case Embed():
+            return ()
+        case Linear():
+            return (op.x, op.out) if op.add else (op.x,)
+        case Attention():
+            return op.q, op.k, op.v
+        case GatedActivation():
+            return op.gate, op.up
+        case Add():
+            return op.x, op.out
+        case RmsNorm() | Rope() | Logits():
+            return (op.x,)
