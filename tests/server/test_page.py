@@ -67,7 +67,7 @@ def test_files_are_served_with_their_headers(shared):
     assert "default-src 'self'" in page.headers["content-security-policy"]
     names = [part.split('"')[0] for part in page.text.split('="/web/')[1:]]
     assert {"chat.css", "chat.js", "icon.svg"} <= set(names)
-    for name in [*names, "markdown.js", "stream.js"]:
+    for name in [*names, "markdown.js", "stream.js", "theme.js", "tokens.js", "monitor.js", "metrics.js"]:
         assert shared.client.get(f"/web/{name}").status_code == 200
     assert shared.client.get("/web/../page.py").status_code == 404
 
@@ -188,3 +188,97 @@ def test_errors_are_sentences_and_keys_are_asked_for(browser):
     browser.key("Enter")
     browser.wait("document.querySelectorAll('.wrong').length == 2")
     assert "cannot be reached" in browser.run("document.querySelectorAll('.wrong')[1].innerText")
+
+
+def test_likely_tokens_are_shown_with_their_rivals(browser):
+    with RunningServer(PageEngine("naïve 🙂 ok")) as server:
+        open_page(browser, server)
+        browser.click("#toggle")
+        browser.click("#probabilities")
+        browser.click("#input")
+        browser.type("Hi")
+        browser.key("Enter")
+        browser.wait("document.querySelector('.tokens .token')")
+        done(browser)
+        assert server.engine.requests[0].sampling.logprobs == 5
+        assert browser.run("document.querySelector('.tokens').textContent") == "naïve 🙂 ok"
+        # Tokens of the fake engine are bytes; a character of several is one thing to point at.
+        assert browser.run("document.querySelectorAll('.token').length") == len("naïve 🙂 ok")
+        browser.run("document.querySelector('.token').focus()")
+        assert "%" in browser.text(".rivals")
+        assert browser.run("document.querySelectorAll('.rivals .chosen').length") == 1
+        keep(browser, "probabilities.png")
+        browser.click("#input")
+        assert browser.run("document.querySelector('.rivals')") is None
+        browser.click("#probabilities")
+        assert browser.complaints() == []
+
+
+def test_a_model_can_be_chosen(browser):
+    with RunningServer(PageEngine("ok"), served_model_names=("fake", "other")) as server:
+        open_page(browser, server)
+        browser.click("#toggle")
+        browser.wait("!document.querySelector('#choice').hidden")
+        browser.run(
+            "(() => { const s = document.querySelector('#models'); s.value = 'other';"
+            " s.dispatchEvent(new Event('change')); })()"
+        )
+        browser.wait("document.querySelector('#model').textContent.includes('other')")
+        browser.run("localStorage.removeItem('model')")
+
+
+def test_the_monitor_shows_what_runs(browser):
+    with RunningServer(PageEngine("word " * 400, delay=0.004)) as server:
+        browser.open(server.url + "/monitor")
+        browser.wait("document.querySelector('#state').textContent === 'live'")
+        with server.client.stream(
+            "POST",
+            "/v1/chat/completions",
+            json={"messages": [{"role": "user", "content": "talk"}], "stream": True},
+        ) as reply:
+            lines = reply.iter_lines()
+            next(lines)
+            number = "Number(document.querySelectorAll('.graph dd')[{}].textContent.replace(/[^0-9.]/g, ''))"
+            browser.wait(number.format(0) + " > 20")  # tokens a second
+            browser.wait(number.format(2) + " === 1")  # running
+            browser.wait("/ms/.test(document.querySelectorAll('.graph dd')[6].textContent)")  # between tokens
+            browser.wait("document.querySelector('.graph path').getAttribute('d').includes('L')")
+            keep(browser, "monitor.png")
+        wait_until(lambda: not server.engine.running)
+        browser.wait(number.format(2) + " === 0")
+        assert browser.run("document.querySelectorAll('.graph').length") == 8
+        assert browser.complaints() == []
+
+
+def test_the_monitor_asks_for_a_key(browser):
+    with RunningServer(PageEngine("ok"), api_keys=("sesame",)) as server:
+        browser.run("sessionStorage.clear()")
+        browser.open(server.url + "/monitor")
+        browser.wait("!document.querySelector('#ask').hidden")
+        browser.click("#key")
+        browser.type("sesame")
+        browser.key("Enter")
+        browser.wait("document.querySelector('#state').textContent === 'live'")
+        assert browser.run("document.querySelector('#ask').hidden")
+
+
+def test_pages_fit_a_phone(browser):
+    with RunningServer(PageEngine("word " * 50), served_model_names=("fake-with-a-long-name",)) as server:
+        browser.tab(
+            "Emulation.setDeviceMetricsOverride", width=360, height=720, deviceScaleFactor=2, mobile=True
+        )
+        try:
+            for path in ("/", "/monitor"):
+                browser.open(server.url + path)
+                browser.wait("!document.querySelector('header p').textContent.includes('connecting')")
+                wide = browser.run("document.documentElement.scrollWidth")
+                assert wide <= 360, f"{path} is {wide} pixels wide"
+                keep(browser, f"phone{path.replace('/', '-')}.png")
+        finally:
+            browser.tab(
+                "Emulation.setDeviceMetricsOverride",
+                width=1180,
+                height=800,
+                deviceScaleFactor=1,
+                mobile=False,
+            )

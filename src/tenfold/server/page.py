@@ -1,4 +1,4 @@
-"""GET /: the chat page."""
+"""GET / and /monitor: the chat page, and the graphs of the metrics."""
 
 from __future__ import annotations
 
@@ -15,6 +15,12 @@ _FILES = {
     "/": ("index.html", "text/html; charset=utf-8"),
     "/web/chat.css": ("chat.css", "text/css; charset=utf-8"),
     "/web/chat.js": ("chat.js", "text/javascript; charset=utf-8"),
+    "/monitor": ("monitor.html", "text/html; charset=utf-8"),
+    "/web/monitor.css": ("monitor.css", "text/css; charset=utf-8"),
+    **{
+        f"/web/{name}.js": (f"{name}.js", "text/javascript; charset=utf-8")
+        for name in ("metrics", "monitor", "theme", "tokens")
+    },
     "/web/markdown.js": ("markdown.js", "text/javascript; charset=utf-8"),
     "/web/stream.js": ("stream.js", "text/javascript; charset=utf-8"),
     "/web/icon.svg": ("icon.svg", "image/svg+xml"),

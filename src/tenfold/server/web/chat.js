@@ -1,5 +1,7 @@
 import { render } from "./markdown.js";
 import { chunks, models } from "./stream.js";
+import { followTheme } from "./theme.js";
+import { paragraph } from "./tokens.js";
 
 const at = (id) => document.getElementById(id);
 const log = at("log");
@@ -33,24 +35,32 @@ function showSettings(open) {
 }
 at("toggle").addEventListener("click", () => showSettings(at("settings").hidden));
 
-const darkSystem = matchMedia("(prefers-color-scheme: dark)");
-function showTheme() {
-  document.documentElement.dataset.theme = localStorage.getItem("theme") ?? (darkSystem.matches ? "dark" : "light");
-}
-darkSystem.addEventListener("change", showTheme);
-at("theme").addEventListener("click", () => {
-  localStorage.setItem("theme", document.documentElement.dataset.theme === "dark" ? "light" : "dark");
-  showTheme();
-});
-showTheme();
+followTheme(at("theme"));
+
+const probabilities = at("probabilities");
+probabilities.checked = localStorage.getItem("probabilities") === "yes";
+probabilities.addEventListener("change", () =>
+  localStorage.setItem("probabilities", probabilities.checked ? "yes" : "no"));
 
 async function showModel() {
   try {
-    const [model] = await models(key.value);
-    at("model").textContent = `${model.id} · ${model.max_model_len.toLocaleString("en")} tokens of context`;
+    const all = await models(key.value);
+    const kept = localStorage.getItem("model");
+    at("models").replaceChildren(...all.map(({ id }) => new Option(id, id, false, id === kept)));
+    at("choice").hidden = all.length < 2;
+    nameModel(all);
+    at("models").onchange = () => {
+      localStorage.setItem("model", at("models").value);
+      nameModel(all);
+    };
   } catch (error) {
     at("model").textContent = error.status === 401 ? "needs an API key: see Settings" : "server not reachable";
   }
+}
+
+function nameModel(all) {
+  const model = all.find(({ id }) => id === at("models").value) ?? all[0];
+  at("model").textContent = `${model.id} · ${model.max_model_len.toLocaleString("en")} tokens of context`;
 }
 showModel();
 
@@ -139,13 +149,15 @@ async function send(text) {
   reply.shown.append(make("p", ""));
   const figures = new Figures(reply.box);
   let content = "";
+  const likely = probabilities.checked ? [] : null;
   let remark = "";
   let wrong = "";
   let frame = 0;
   const draw = () => {
     frame = 0;
     follow(() => {
-      reply.shown.replaceChildren(...(content ? render(content) : [make("p", "")]));
+      const told = likely?.length ? [paragraph(likely)] : content ? render(content) : [make("p", "")];
+      reply.shown.replaceChildren(...told);
       figures.show();
     });
   };
@@ -161,11 +173,14 @@ async function send(text) {
       stream: true,
       stream_options: { include_usage: true, continuous_usage_stats: true },
     };
+    if (at("models").value) body.model = at("models").value;
+    if (likely) Object.assign(body, { logprobs: true, top_logprobs: 5 });
     if (Number(maxTokens.value) >= 1) body.max_tokens = Math.floor(Number(maxTokens.value));
     for await (const chunk of chunks(body, key.value, running.signal)) {
       figures.take(chunk);
       for (const choice of chunk.choices) {
         content += choice.delta.content ?? "";
+        likely?.push(...(choice.logprobs?.content ?? []));
         if (choice.finish_reason === "length") remark = "The reply reached its limit of tokens.";
       }
       if (!frame) frame = requestAnimationFrame(draw);
