@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -93,3 +94,34 @@ def test_a_taken_port_is_a_sentence(tiny):
     assert (process.returncode, out) == (1, "")
     assert err.startswith(f"tenfold: Port {port} on 127.0.0.1 is taken by another program")
     assert "Traceback" not in err
+
+
+def test_logs_are_json_lines_and_a_unix_socket_serves(tiny, tmp_path):
+    path = tmp_path / "tenfold.sock"
+    process = start(tiny, "--uds", str(path), "--log-format", "json", TENFOLD_PROT="1")
+    assert process.stdout is not None
+    with process, process.stdout:
+        banner = ""
+        for line in process.stdout:
+            banner += line
+            if "Ctrl-C" in line:
+                break
+        assert f"curl -N --unix-socket {path} http://localhost/v1/chat/completions" in banner
+        with httpx.Client(transport=httpx.HTTPTransport(uds=str(path)), timeout=60) as client:
+            body = {"prompt": "sesame", "max_tokens": 3}
+            assert client.post("http://localhost/v1/completions", json=body).status_code == 200
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    first, *rest = err.splitlines()
+    assert "did you mean TENFOLD_PORT?" in first
+    (line,) = [each for each in map(json.loads, rest) if each["logger"] == "tenfold.access"]
+    assert (line["path"], line["status"], line["completion_tokens"]) == ("/v1/completions", 200, 3)
+    assert line["ttft_s"] > 0
+    assert "sesame" not in err
+
+
+def test_a_wrong_key_file_is_told_before_the_model_is_loaded(tmp_path):
+    process = start("absent.gguf", "--api-keys-file", str(tmp_path / "absent.toml"), "--port", "0")
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (1, "")
+    assert err.startswith(f"tenfold: The key file {tmp_path / 'absent.toml'} cannot be read")

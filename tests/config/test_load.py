@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tenfold.config.engine import EngineSettings
-from tenfold.config.load import MAX_FILE_BYTES, Settings, Source, load_settings
+from tenfold.config.load import MAX_FILE_BYTES, Settings, Source, every_value, load_settings
 from tenfold.config.server import ServerSettings
 from tenfold.core.errors import TenfoldError
 
@@ -72,9 +72,15 @@ def test_the_process_environment_is_read_when_none_is_passed(monkeypatch):
     ("text", "sentence"),
     [
         ("[engine\n", "is not TOML"),
-        ("port = 1\n", "has 'port'; it may have [engine] and [server]"),
-        ("[motor]\nthreads = 1\n", "has 'motor'"),
-        ("[engine]\nthread = 1\n", r"sets 'thread' in [engine]; known are: threads"),
+        ("[motor]\nthreads = 1\n", "has [motor]; it may have [engine] and [server]"),
+        ("[engine]\nthread = 1\n", "sets 'thread' in [engine], which is no setting; did you mean threads?"),
+        ("prot = 1\n", "sets 'prot', which is no setting; did you mean port?"),
+        ("zzzz = 1\n", "sets 'zzzz', which is no setting."),
+        ("[engine]\nport = 1\n", "sets 'port' in [engine]; it belongs in [server]."),
+        ("[server]\nmodel = 'm'\n", "sets 'model' in [server]; it belongs above all tables."),
+        ("port = 1\n[server]\nport = 2\n", "sets 'port' in [server], and port a second time; leave one."),
+        ("max-waiting = 1\nmax_waiting = 2\n", "a second time"),
+        ("model = 1\n", "model in the settings file has the wrong value 1; give a text."),
         (
             "[server]\nport = 'http'\n",
             "port in the settings file has the wrong value 'http'; give a whole number.",
@@ -97,7 +103,38 @@ def test_a_wrong_file_gets_a_sentence(tmp_path, text, sentence):
     with pytest.raises(TenfoldError) as caught:
         load_settings({}, config_file=write(tmp_path, text), environment={})
     assert sentence in str(caught.value)
-    assert str(caught.value).endswith(".")
+    assert str(caught.value)[-1] in ".?"
+
+
+def test_the_file_may_be_written_like_flags(tmp_path):
+    file = write(
+        tmp_path,
+        'model = "small"\napi-key = "one"\nserved-model-name = ["a", "b"]\nmax-num-seqs = 3\n[server]\nport = 7\n',
+    )
+    settings, sources = load_settings({}, config_file=file, environment={})
+    assert settings.model == "small"
+    assert settings.server == ServerSettings(api_keys=("one",), served_model_names=("a", "b"), port=7)
+    assert settings.engine == EngineSettings(max_num_seqs=3)
+    assert {source.source for source in sources} == {"file"}
+
+
+def test_variables_may_be_named_like_repeated_flags():
+    settings, _ = load_settings({}, environment={"TENFOLD_API_KEY": "one", "TENFOLD_MODEL": "small"})
+    assert settings.server.api_keys == ("one",)
+    assert settings.model == "small"
+
+
+def test_every_value_has_a_source_and_hides_secrets():
+    flags = {"api_keys": ("secret",), "max_waiting": 3}
+    found = every_value(*load_settings(flags, environment={"TENFOLD_CORS_ORIGINS": "a,b"}))
+    by_name = {each.name: each for each in found}
+    fields = (*EngineSettings.__struct_fields__, *ServerSettings.__struct_fields__)
+    assert list(by_name) == ["model", *fields]
+    assert (by_name["api_keys"].shown, by_name["api_keys"].source) == ("...", "flag")
+    assert (by_name["cors_origins"].shown, by_name["cors_origins"].source) == ("a, b", "environment")
+    assert (by_name["port"].value, by_name["port"].source) == (8000, "default")
+    assert by_name["threads"].shown == "not set"
+    assert by_name["enable_prefix_caching"].shown == "true"
 
 
 def test_an_absent_file_and_one_that_is_not_text_get_a_sentence(tmp_path):
@@ -129,6 +166,10 @@ def test_an_endless_file_is_not_read_to_its_end():
         ("BODY_TIMEOUT_S", "nan"),
         ("BODY_TIMEOUT_S", "inf"),
         ("SHUTDOWN_TIMEOUT_S", "-5"),
+        ("LOG_FORMAT", "xml"),
+        ("LOG_LEVEL", "loud"),
+        ("UDS_MODE", "999"),
+        ("SSL_KEYFILE", "key.pem"),
     ],
 )
 def test_values_that_mean_nothing(name, value):

@@ -49,6 +49,28 @@ def test_a_request_runs_to_its_length(tiny: Path) -> None:
     assert core.kv.num_free_blocks == core.kv.num_blocks
 
 
+def test_outputs_are_stamped_with_when_they_were_queued_and_planned(tiny: Path) -> None:
+    model = engine(tiny, max_num_seqs=1).model
+    now = [10.0]
+    core = EngineCore(model, clock=lambda: now[0])
+    core.add(request("a", max_tokens=2))
+    now[0] = 11.0
+    core.add(request("b", max_tokens=2))
+    stamps: dict[str, set[tuple[float | None, float | None]]] = {"a": set(), "b": set()}
+    while core.has_work():
+        now[0] += 1.0
+        for output in core.step():
+            stamps[output.request_id].add((output.queued_at, output.scheduled_at))
+    assert stamps["a"] == {(10.0, 12.0)}
+    ((queued, planned),) = stamps["b"]
+    assert queued == 11.0
+    assert planned is not None and planned > 12.0
+    core.add(request("c"))
+    (ended,) = core.abort("c")
+    assert (ended.queued_at, ended.scheduled_at) == (now[0], None)
+    core.check()
+
+
 def test_without_max_tokens_the_context_is_the_limit(tiny: Path) -> None:
     core = engine(tiny, max_model_len=32)
     core.add(request(prompt=tuple(range(5, 25)), max_tokens=None))

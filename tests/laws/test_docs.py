@@ -10,10 +10,13 @@ import pytest
 import typer
 
 from tenfold.cli.main import app
+from tenfold.config.key_file import read_key_file
 from tenfold.config.load import load_settings
+from tenfold.core.stats import EngineStats
+from tenfold.observe.metrics import Metrics
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
+DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/operations.md")
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 
 
@@ -34,7 +37,8 @@ def blocks(name: str, language: str) -> list[str]:
 def test_relative_links_lead_somewhere(name):
     targets = re.findall(r"\]\(([^)#]+)[^)]*\)", read(name))
     assert targets
-    absent = [link for link in targets if not link.startswith("http") and not (ROOT / link).exists()]
+    folder = (ROOT / name).parent
+    absent = [link for link in targets if not link.startswith("http") and not (folder / link).exists()]
     assert not absent
 
 
@@ -76,6 +80,29 @@ def test_the_sample_settings_load(tmp_path):
     assert settings.server.api_keys == ("change-me",)
     assert settings.engine.threads == 8
     assert len(sources) == len(re.findall(r"^\w+ = ", sample, re.MULTILINE))
+
+
+def test_the_samples_of_operations_load(tmp_path):
+    settings, keys = blocks("docs/operations.md", "toml")
+    path = tmp_path / "sample.toml"
+    path.write_text(settings, encoding="utf-8")
+    loaded, _ = load_settings({}, config_file=path, environment={})
+    assert (loaded.model, loaded.engine.max_num_seqs) == ("smollm2", 32)
+    path.write_text(keys, encoding="utf-8")
+    path.chmod(0o600)
+    entries, warnings = read_key_file(path)
+    assert [entry.name for entry in entries] == ["website", "prometheus"]
+    assert not warnings
+
+
+def test_the_page_of_metrics_lists_each():
+    metrics = Metrics("m")
+    metrics.errors[400] += 1
+    found = metrics.render(EngineStats()).decode()
+    kinds = dict(re.findall(r"^# TYPE tenfold:(\S+) (\S+)$", found, re.MULTILINE))
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \|", read("docs/metrics.md"), re.MULTILINE)
+    assert len(dict(rows)) == len(rows)
+    assert dict(rows) == kinds
 
 
 def test_python_blocks_are_python_and_import_what_exists():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -243,6 +244,7 @@ class FakeEngine:
                 stop_reason = stop
         data = list(text.encode())
         room = len(data) if sampling.max_tokens is None else min(sampling.max_tokens, len(data))
+        now = time.perf_counter()
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         for number, token in enumerate(data[:room]):
             last = number + 1 == room
@@ -264,4 +266,6 @@ class FakeEngine:
                 prompt_tokens=len(request.prompt_token_ids),
                 cached_tokens=cached,
                 completion_tokens=number + 1,
+                queued_at=now,
+                scheduled_at=now,
             )

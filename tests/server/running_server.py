@@ -16,10 +16,12 @@ from tenfold.server.run import Server
 
 
 class RunningServer:
-    """Serves an engine while the block lasts; `client` talks to it."""
+    """Serves an engine while the block lasts; `client` talks to it, over TLS by the context `verify`."""
 
-    def __init__(self, engine: Any, **settings: Any) -> None:
+    def __init__(self, engine: Any, *, verify: Any = True, **settings: Any) -> None:
         self.engine = engine
+        self._verify = verify
+        self._uds = settings.get("uds")
         self._ready = threading.Event()
         self.url = ""
         self.error: BaseException | None = None
@@ -29,7 +31,11 @@ class RunningServer:
     def __enter__(self) -> RunningServer:
         self.thread.start()
         assert self._ready.wait(20), self.error
-        self.client = httpx.Client(base_url=self.url, timeout=20)
+        if self._uds is None:
+            self.client = httpx.Client(base_url=self.url, timeout=20, verify=self._verify)
+        else:
+            transport = httpx.HTTPTransport(uds=self._uds)
+            self.client = httpx.Client(base_url="http://localhost", timeout=20, transport=transport)
         return self
 
     def __exit__(

@@ -42,6 +42,7 @@ def test_broken_http_is_400_in_the_same_shape(shared, sent):
         answer = read_all(client)
     assert answer.startswith(b"HTTP/1.1 400")
     assert json.loads(answer.split(b"\r\n\r\n")[1])["error"]["message"]
+    assert b"\r\nx-request-id: req_" in answer
 
 
 OFFER = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAA\r\n"

@@ -47,3 +47,7 @@ def test_a_request_leaves_its_traces():
     assert seen["tenfold:request_generation_tokens_sum"] == generated
     assert seen["tenfold:inter_token_latency_seconds_count"] == generated - 5
     assert seen["tenfold:request_prompt_tokens_count"] == 5
+    for stage in ("queue", "prefill", "decode", "inference"):
+        assert seen[f"tenfold:request_{stage}_time_seconds_count"] == 5
+    assert seen["tenfold:request_params_n_sum"] == 5
+    assert seen["tenfold:request_params_max_tokens_sum"] == 1

@@ -125,6 +125,49 @@ def test_signals_end_the_process_in_order(number):
     assert (process.returncode, out, err) == (0, "ended\n", "")
 
 
+_RELOADED = """
+import sys
+from tenfold.config.server import ServerSettings
+from tenfold.server.run import run
+from tests.server.fake_engine import FakeEngine
+settings = ServerSettings(port=0, audit_log=sys.argv[1], api_keys_file=sys.argv[2])
+run(FakeEngine(), settings, on_ready=lambda url: print(url, flush=True))
+"""
+
+
+def test_hangup_reads_keys_and_opens_logs_again(tmp_path):
+    root = Path(__file__).parents[2]
+    log, keys = tmp_path / "audit", tmp_path / "keys.toml"
+    keys.touch(0o600)
+    keys.write_text('[[keys]]\nname = "a"\nkey = "old"\n')
+    process = subprocess.Popen(
+        [sys.executable, "-c", _RELOADED, str(log), str(keys)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}"},
+    )
+    try:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+
+        def ask(key: str) -> int:
+            return httpx.get(url + "/v1/models", headers={"Authorization": f"Bearer {key}"}).status_code
+
+        assert (ask("old"), ask("new")) == (200, 401)
+        keys.write_text('[[keys]]\nname = "a"\nkey = "new"\n')
+        wait_until(lambda: log.read_text().count("\n") == 2)
+        log.rename(tmp_path / "moved")
+        process.send_signal(signal.SIGHUP)
+        wait_until(lambda: ask("new") == 200)
+        assert ask("old") == 401
+        wait_until(lambda: log.exists() and log.read_text().count("\n") >= 2)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(15) == 0
+    finally:
+        process.kill()
+        process.communicate()
+
+
 def listen_error(**settings):
     server = Server(FakeEngine(), ServerSettings(**settings))
     with pytest.raises(TenfoldError) as caught:

@@ -16,6 +16,11 @@ def fail(sentence: str) -> int:
     return 1
 
 
+def warn(sentence: str) -> None:
+    """Print a sentence on stderr that stops nothing."""
+    typer.secho(f"tenfold: {sentence}", err=True, fg=typer.colors.YELLOW)
+
+
 def print_json(data: Any) -> None:
     """Print data as indented JSON on stdout."""
     typer.echo(msgspec.json.format(msgspec.json.encode(data), indent=2).decode())

@@ -7,8 +7,9 @@ import sys
 import typer
 
 from tenfold import __version__
-from tenfold.cli import bench, chat, doctor, generate, inspect, models, profile, pull, serve
+from tenfold.cli import bench, chat, config, doctor, generate, inspect, models, profile, pull, serve
 from tenfold.cli.console import fail
+from tenfold.cli.grouped_help import GroupedCommand
 from tenfold.core.errors import TenfoldError
 
 app = typer.Typer(
@@ -22,7 +23,8 @@ app = typer.Typer(
     rich_markup_mode=None,  # boxes would cut long flags short, and [engine] would be taken for markup
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-app.command()(serve.serve)
+app.command(cls=GroupedCommand)(serve.serve)
+app.command(cls=GroupedCommand)(config.config)
 app.command()(chat.chat)
 app.command()(generate.generate)
 app.command()(pull.pull)

@@ -27,7 +27,15 @@ ModelOption = Annotated[
 ]
 ThreadsOption = Annotated[
     int | None,
-    typer.Option("--threads", "-t", metavar="N", min=1, help="Compute threads.", show_default="all CPUs"),
+    typer.Option(
+        "--threads",
+        "-t",
+        metavar="N",
+        min=1,
+        help="Compute threads.",
+        show_default="all CPUs",
+        rich_help_panel="The engine",
+    ),
 ]
 MaxModelLenOption = Annotated[
     int | None,
@@ -37,12 +45,19 @@ MaxModelLenOption = Annotated[
         min=1,
         help="Longest prompt plus output, in tokens.",
         show_default="the model's",
+        rich_help_panel="The engine",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ConfigOption = Annotated[
     Path | None,
-    typer.Option("--config", metavar="FILE", help="TOML file with tables [engine] and [server]."),
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        envvar="TENFOLD_CONFIG",
+        show_envvar=False,
+        help="TOML file of settings, named like these flags, or in tables [engine] and [server].",
+    ),
 ]
 MaxTokensOption = Annotated[
     int, typer.Option("--max-tokens", "-n", metavar="N", min=1, help="Longest answer, in tokens.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -11,22 +12,33 @@ import typer
 
 from tenfold.checkpoints.catalog import DEFAULT_MODEL
 from tenfold.cli.loading import resolve_model, shown_name
+from tenfold.config.key_file import read_key_file
 from tenfold.config.load import Settings, Source
 from tenfold.config.server import ServerSettings
 from tenfold.engine.async_engine import AsyncEngine
 from tenfold.engine.model import Model, load_model
-from tenfold.server.run import listen, run
+from tenfold.observe.logs import configure_logging
+from tenfold.server.listener import close_listener, listen
+from tenfold.server.run import run
+from tenfold.server.tls import server_context
 
 
-def run_server(model: str | None, settings: Settings, sources: list[Source]) -> None:
+def run_server(settings: Settings, sources: list[Source]) -> None:
     """Take the address, find and load the model, serve until a stop signal.
 
     Args:
-        model: what the user typed, the first name that clients may use.
         settings: merged settings.
         sources: where those that are no defaults came from.
     """
-    with listen(settings.server) as listener:  # a taken port is told before a model is pulled and loaded
+    server = settings.server
+    configure_logging(server.log_format, server.log_level, access=server.access_log)
+    model = settings.model
+    # What is wrong with keys and certificates is told before a model is pulled and loaded, and so is a taken port.
+    if settings.server.api_keys_file is not None:
+        read_key_file(Path(settings.server.api_keys_file))
+    server_context(settings.server)
+    listener = listen(settings.server)
+    try:
         path = resolve_model(model)
         loaded = load_model(path, settings.engine)
         engine = AsyncEngine(loaded, _client_name(model, path))
@@ -38,6 +50,8 @@ def run_server(model: str | None, settings: Settings, sources: list[Source]) -> 
                 shown_name(model, path), loaded, engine, settings.server, sources, address
             ),
         )
+    finally:
+        close_listener(settings.server, listener)
 
 
 def _seconds_of_process() -> float:
@@ -72,15 +86,27 @@ def _banner(
             typer.secho(f"  {setting}: {value} ({why})", fg=typer.colors.BRIGHT_BLACK)
     for source in sources:
         if source.source != "flag":  # what was typed just now needs no telling
-            value = "..." if source.name == "api_keys" else source.value
-            typer.secho(f"  {source.name}: {value} (from the {source.source})", fg=typer.colors.BRIGHT_BLACK)
-    key = " -H 'Authorization: Bearer KEY'" if server.api_keys else ""
-    body = f'{{"model": "{name}", "stream": true, "messages": [{{"role": "user", "content": "Hello!"}}]}}'
-    typer.echo(f"\n  Chat in a browser  {address}/")
-    typer.echo(f"  OpenAI base URL    {address}/v1")
-    typer.echo(
-        f"  Try it             curl -N {address}/v1/chat/completions -H 'Content-Type: application/json'{key} \\"
-    )
-    typer.echo(f"                       -d '{body}'")
+            typer.secho(
+                f"  {source.name}: {source.shown} (from the {source.source})", fg=typer.colors.BRIGHT_BLACK
+            )
+    typer.echo(_how_to_ask(name, server, address))
     typer.echo("\n  Ctrl-C stops it; running requests finish first.")
     sys.stdout.flush()
+
+
+def _how_to_ask(name: str, server: ServerSettings, address: str) -> str:
+    """Where the page and the API are, and a command that tries it."""
+    key = " -H 'Authorization: Bearer KEY'" if server.api_keys or server.api_keys_file else ""
+    body = f'{{"model": "{name}", "stream": true, "messages": [{{"role": "user", "content": "Hello!"}}]}}'
+    if server.uds is None:
+        lines = [f"\n  Chat in a browser  {address}/", f"  OpenAI base URL    {address}/v1"]
+        curl, base = "curl -N", address
+    else:
+        scheme = "https" if server.ssl_certfile else "http"
+        lines = [f"\n  Unix socket        {server.uds}"]
+        curl, base = f"curl -N --unix-socket {shlex.quote(server.uds)}", f"{scheme}://localhost"
+    lines += [
+        f"  Try it             {curl} {base}/v1/chat/completions -H 'Content-Type: application/json'{key} \\",
+        f"                       -d '{body}'",
+    ]
+    return "\n".join(lines)

@@ -13,7 +13,14 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         host: address to listen on.
         port: TCP port; 0 takes any free one.
-        api_keys: accepted Bearer keys; empty lets everyone in.
+        uds: path of a Unix socket to listen on instead of host and port.
+        uds_mode: mode bits of that socket, in octal digits.
+        ssl_certfile: PEM file with the certificate and those between it and the root; serves HTTPS.
+        ssl_keyfile: PEM file with its private key; None looks in ssl_certfile.
+        ssl_keyfile_password: of the private key, if it is encrypted.
+        ssl_ca_certs: PEM file of authorities; clients must then show a certificate signed by one of them.
+        api_keys: accepted Bearer keys; empty lets everyone in, unless there is an api_keys_file.
+        api_keys_file: TOML file of keys with scopes and limits; see tenfold.config.key_file.
         served_model_names: names that requests may give for the model, the first one shown in replies;
             empty takes the engine's own name.
         max_body_bytes: longest accepted request body.
@@ -22,11 +29,23 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         max_prompts: prompts in one /v1/completions request, and completions (prompts times n) if above 64.
         cors_origins: web origins allowed to call from a browser; ("*",) allows all.
         shutdown_timeout_s: seconds running requests get to finish after a stop signal.
+        log_format: "text" for people or "json" for programs, one object a line.
+        log_level: "debug", "info", "warning" or "error".
+        access_log: log a line for each request, without its contents.
+        otlp_traces_endpoint: URL of an OpenTelemetry collector (OTLP over HTTP) that gets a trace of each request.
+        audit_log: file that gets the same as JSON, a line a request, appended.
     """
 
     host: str = "127.0.0.1"
     port: int = 8000
+    uds: str | None = None
+    uds_mode: str = "660"
+    ssl_certfile: str | None = None
+    ssl_keyfile: str | None = None
+    ssl_keyfile_password: str | None = None
+    ssl_ca_certs: str | None = None
     api_keys: tuple[str, ...] = ()
+    api_keys_file: str | None = None
     served_model_names: tuple[str, ...] = ()
     max_body_bytes: int = 16 * MIB
     max_pending_body_bytes: int = 256 * MIB
@@ -34,3 +53,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_prompts: int = 256
     cors_origins: tuple[str, ...] = ()
     shutdown_timeout_s: float = 30.0
+    log_format: str = "text"
+    log_level: str = "info"
+    access_log: bool = True
+    audit_log: str | None = None
+    otlp_traces_endpoint: str | None = None

@@ -58,6 +58,8 @@ class RequestOutput(msgspec.Struct, frozen=True, kw_only=True):
         cached_tokens: of them, how many came from the prefix cache.
         completion_tokens: output tokens so far for this completion.
         error: the sentence for the user when finish_reason is "error".
+        queued_at: when the engine took it in, in time.perf_counter's seconds.
+        scheduled_at: when its first step was planned; None if that never was.
     """
 
     request_id: str
@@ -71,3 +73,5 @@ class RequestOutput(msgspec.Struct, frozen=True, kw_only=True):
     cached_tokens: int = 0
     completion_tokens: int = 0
     error: str | None = None
+    queued_at: float | None = None
+    scheduled_at: float | None = None

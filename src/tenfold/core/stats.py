@@ -18,6 +18,8 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
         steps: steps run.
         prompt_tokens: prompt tokens taken in.
         generation_tokens: tokens generated.
+        kv_blocks: KV blocks in all.
+        kv_block_size: tokens a block.
         dead: the sentence that says why the engine stopped, if it did.
     """
 
@@ -30,4 +32,6 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
     steps: int = 0
     prompt_tokens: int = 0
     generation_tokens: int = 0
+    kv_blocks: int = 0
+    kv_block_size: int = 0
     dead: str | None = None

@@ -28,6 +28,8 @@ class Completion:
         self.request = request
         self.sequence = sequence
         self.seed = seed
+        self.queued_at: float | None = None
+        self.scheduled_at: float | None = None
         params = request.sampling
         # Read at every token under this penalty, so converted once.
         self.penalized_ids = array("i", request.prompt_token_ids) if params.repetition_penalty != 1 else ()
@@ -106,4 +108,6 @@ class Completion:
             cached_tokens=self.sequence.cached_tokens,
             completion_tokens=self.count,
             error=error,
+            queued_at=self.queued_at,
+            scheduled_at=self.scheduled_at,
         )

@@ -1,10 +1,15 @@
-"""The engine's heart: admit requests, plan a step, run it, hand out what it made. One thread, no clock, no HTTP."""
+"""The engine's heart: admit requests, plan a step, run it, hand out what it made. One thread, no HTTP.
+
+Its clock only stamps outputs; it decides nothing.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import logging
 import os
+import time
+from collections.abc import Callable
 from itertools import count
 
 from tenfold.core.errors import InvalidRequestError
@@ -27,9 +32,10 @@ class EngineCore:
 
     Args:
         model: a loaded model.
+        clock: stamps outputs with when their completions came and when they were first planned.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, clock: Callable[[], float] = time.perf_counter) -> None:
         settings = model.settings
         self.model = model
         self.kv = KVManager(
@@ -48,6 +54,8 @@ class EngineCore:
         )
         self._completions: dict[int, Completion] = {}
         self._requests: dict[str, set[int]] = {}
+        self._clock = clock
+        self._unplanned: set[int] = set()
         self._seq_ids = count()
         self._steps = 0
         self._preemptions = 0
@@ -130,9 +138,13 @@ class EngineCore:
             )
             for sequence in sequences
         }
+        queued_at = self._clock()
+        for completion in completions.values():
+            completion.queued_at = queued_at
         # Last, as it is the only step that changes anything: what fails before leaves no trace.
         self.scheduler.add_all(sequences)
         self._completions.update(completions)
+        self._unplanned.update(completions)
         self._requests[request.request_id] = {sequence.seq_id for sequence in sequences}
         self._prompt_tokens += len(request.prompt_token_ids)
 
@@ -177,6 +189,8 @@ class EngineCore:
             steps=self._steps,
             prompt_tokens=self._prompt_tokens,
             generation_tokens=self._generation_tokens,
+            kv_blocks=self.model.num_blocks,
+            kv_block_size=self.model.settings.block_size,
         )
 
     def check(self) -> None:
@@ -190,6 +204,12 @@ class EngineCore:
         self._preemptions += len(plan.preempted)
         for reason in plan.reasons:
             _log.debug("step %d: %s", plan.step, reason)
+        if self._unplanned:
+            now = self._clock()
+            for chunk in plan.chunks:
+                if chunk.seq_id in self._unplanned:
+                    self._unplanned.discard(chunk.seq_id)
+                    self._completions[chunk.seq_id].scheduled_at = now
         return plan
 
     def _execute(self, plan: StepPlan, sampling: list[Completion]) -> list[TokenLogprobs]:
@@ -224,6 +244,7 @@ class EngineCore:
     def _drop(self, seq_id: int) -> None:
         self.scheduler.finish(seq_id)
         self._completions.pop(seq_id, None)
+        self._unplanned.discard(seq_id)
 
 
 def _sampling_row(completion: Completion) -> SamplingRow:

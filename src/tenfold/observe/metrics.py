@@ -33,6 +33,7 @@ _REQUEST_BOUNDS = (
     *(0.05, 0.1, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0),
     *(120.0, 240.0, 480.0, 960.0, 1920.0, 7680.0),
 )
+_COUNT_BOUNDS = (1.0, 2.0, 5.0, 10.0, 20.0, 64.0)
 _LENGTH_BOUNDS = tuple(float(base * 10**power) for power in range(6) for base in (1, 2, 5))
 
 
@@ -51,6 +52,18 @@ class RequestTimer:
         self._last: dict[int, float] = {}
         self._tokens: dict[int, int] = {}
 
+    @property
+    def time_to_first_token(self) -> float | None:
+        """Seconds from arrival to the request's first token, None before it."""
+        return min(self._first.values()) - self._started if self._first else None
+
+    @property
+    def span(self) -> tuple[float | None, float | None]:
+        """When the first token came and the last so far, of all completions."""
+        if not self._first:
+            return None, None
+        return min(self._first.values()), max(self._last.values())
+
     def output(self, completion: int, tokens: int, now: float) -> None:
         """Note `tokens` new tokens of one completion at time `now`, in time.perf_counter's seconds."""
         if tokens <= 0:
@@ -68,9 +81,25 @@ class RequestTimer:
             self._tokens[completion] += tokens
         self._last[completion] = now
 
-    def finish(self, completion: int, reason: str, prompt_tokens: int, now: float) -> None:
-        """Note that one completion ended."""
+    def finish(
+        self,
+        completion: int,
+        reason: str,
+        prompt_tokens: int,
+        now: float,
+        *,
+        queued_at: float | None = None,
+        scheduled_at: float | None = None,
+    ) -> None:
+        """Note that one completion ended, which the engine queued and first planned at these times, if it says so."""
         metrics = self._metrics
+        if queued_at is not None and scheduled_at is not None:
+            metrics.queue_time.observe(scheduled_at - queued_at)
+            metrics.inference_time.observe(now - scheduled_at)
+            first = self._first.get(completion)
+            if first is not None:
+                metrics.prefill_time.observe(first - scheduled_at)
+                metrics.decode_time.observe(now - first)
         tokens = self._tokens.get(completion, 0)
         metrics.finished[reason] += 1
         metrics.e2e_latency.observe(now - self._started)
@@ -93,16 +122,31 @@ class Metrics:
         self.finished: Counter[str] = Counter()
         self.errors: Counter[int] = Counter()
         self.disconnects = 0
+        self.key_requests: Counter[str] = Counter()
+        self.key_tokens: Counter[str] = Counter()
+        self.audit_lines_lost = 0
         self.time_to_first_token = Histogram(_FIRST_TOKEN_BOUNDS)
         self.inter_token_latency = Histogram(_TOKEN_BOUNDS)
         self.time_per_output_token = Histogram(_TOKEN_BOUNDS)
         self.e2e_latency = Histogram(_REQUEST_BOUNDS)
+        self.queue_time = Histogram(_REQUEST_BOUNDS)
+        self.prefill_time = Histogram(_REQUEST_BOUNDS)
+        self.decode_time = Histogram(_REQUEST_BOUNDS)
+        self.inference_time = Histogram(_REQUEST_BOUNDS)
+        self.params_n = Histogram(_COUNT_BOUNDS)
+        self.params_max_tokens = Histogram(_LENGTH_BOUNDS)
         self.request_prompt_tokens = Histogram(_LENGTH_BOUNDS)
         self.request_generation_tokens = Histogram(_LENGTH_BOUNDS)
 
     def begin(self, now: float | None = None) -> RequestTimer:
         """Start timing a request, at `now` or at once."""
         return RequestTimer(self, time.perf_counter() if now is None else now)
+
+    def admitted(self, n: int, max_tokens: int | None) -> None:
+        """Note what a request that goes to the engine asks for."""
+        self.params_n.observe(n)
+        if max_tokens is not None:
+            self.params_max_tokens.observe(max_tokens)
 
     def disconnected(self) -> None:
         """Note that a client went away before its reply was done."""
@@ -144,6 +188,13 @@ class _Snapshot:
             gauge = GaugeMetricFamily(PREFIX + name, text, labels=["model_name"])
             gauge.add_metric([self._metrics.model_name], value)
             yield gauge
+        cache = GaugeMetricFamily(
+            PREFIX + "cache_config_info",
+            "The KV cache's blocks and their tokens, as labels; always 1.",
+            labels=["model_name", "num_blocks", "block_size"],
+        )
+        cache.add_metric([self._metrics.model_name, str(stats.kv_blocks), str(stats.kv_block_size)], 1)
+        yield cache
 
     def _counters(self) -> Iterator[Metric]:
         from prometheus_client.core import CounterMetricFamily
@@ -161,22 +212,25 @@ class _Snapshot:
             ("prefix_cache_hits", "Prompt tokens found in the prefix cache.", stats.prefix_hit_tokens),
             ("num_preemptions", "Times a sequence lost its KV blocks.", stats.preemptions),
             ("request_disconnects", "Requests whose client went away.", metrics.disconnects),
+            ("engine_steps", "Steps the engine ran.", stats.steps),
+            ("audit_lines_lost", "Lines that the audit log could not write.", metrics.audit_lines_lost),
         ):
             counter = CounterMetricFamily(PREFIX + name, text, labels=["model_name"])
             counter.add_metric([model], value)
             yield counter
-        finished = CounterMetricFamily(
-            PREFIX + "request_success", "Completions that ended.", labels=["model_name", "finished_reason"]
-        )
-        for reason, count in sorted({"stop": 0, "length": 0, "abort": 0, **metrics.finished}.items()):
-            finished.add_metric([model, reason], count)
-        yield finished
-        errors = CounterMetricFamily(
-            PREFIX + "request_errors", "Requests answered with an error.", labels=["model_name", "status"]
-        )
-        for status, count in sorted(metrics.errors.items()):
-            errors.add_metric([model, str(status)], count)
-        yield errors
+        success = Counter({"stop": 0, "length": 0, "abort": 0})
+        success.update(metrics.finished)
+        errors = Counter({str(status): count for status, count in metrics.errors.items()})
+        for name, text, label, counts in (
+            ("request_success", "Completions that ended.", "finished_reason", success),
+            ("request_errors", "Requests answered with an error.", "status", errors),
+            ("key_requests", "Requests that came with an API key.", "key", metrics.key_requests),
+            ("key_tokens", "Prompt and output tokens of an API key.", "key", metrics.key_tokens),
+        ):
+            family = CounterMetricFamily(PREFIX + name, text, labels=["model_name", label])
+            for of, count in sorted(counts.items()):
+                family.add_metric([model, of], count)
+            yield family
 
     def _histograms(self) -> Iterator[HistogramMetricFamily]:
         from prometheus_client.core import HistogramMetricFamily
@@ -195,6 +249,16 @@ class _Snapshot:
                 metrics.time_per_output_token,
             ),
             ("e2e_request_latency_seconds", "From arrival to the last token.", metrics.e2e_latency),
+            ("request_queue_time_seconds", "From the engine's queue to the first step.", metrics.queue_time),
+            ("request_prefill_time_seconds", "From the first step to the first token.", metrics.prefill_time),
+            ("request_decode_time_seconds", "From the first token to the last.", metrics.decode_time),
+            (
+                "request_inference_time_seconds",
+                "From the first step to the last token.",
+                metrics.inference_time,
+            ),
+            ("request_params_n", "n of a request.", metrics.params_n),
+            ("request_params_max_tokens", "max_tokens of a request that sets it.", metrics.params_max_tokens),
             ("request_prompt_tokens", "Prompt tokens of a completion.", metrics.request_prompt_tokens),
             ("request_generation_tokens", "Tokens of a completion.", metrics.request_generation_tokens),
         ):

@@ -10,10 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tenfold.config.server import ServerSettings
-from tenfold.server import chat, completions, health, models, page, tokenize
+from tenfold.server import admin, chat, completions, health, models, page, tokenize
 from tenfold.server.engine import Engine
 from tenfold.server.errors import route_error
 from tenfold.server.gate import Gate
+from tenfold.server.request_log import REPLY_HEADERS, RequestLog
 from tenfold.server.service import Service
 
 
@@ -27,6 +28,7 @@ def create_app(engine: Engine, settings: ServerSettings | None = None) -> Starle
         *models.routes(service),
         *tokenize.routes(service),
         *health.routes(service),
+        *admin.routes(service),
     ]
     known = [route.path for route in api if "{" not in route.path]
 
@@ -40,9 +42,11 @@ def create_app(engine: Engine, settings: ServerSettings | None = None) -> Starle
             CORSMiddleware,
             allow_origins=list(service.settings.cors_origins),
             allow_methods=["GET", "POST", "OPTIONS"],
+            expose_headers=REPLY_HEADERS,
             allow_headers=["*"],  # OpenAI's client sends a dozen of its own; the origins are what is guarded
         )
         middleware.insert(0, cors)
+    middleware.insert(0, Middleware(RequestLog, service=service))
     app = Starlette(
         routes=[*api, *page.routes(service)],
         middleware=middleware,

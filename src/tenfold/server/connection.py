@@ -8,12 +8,15 @@ from typing import Any
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from tenfold.observe.logs import access_log
 from tenfold.server.chunk_writer import offer_chunks
 from tenfold.server.errors import ApiError, ErrorReply, error_info
 from tenfold.server.http1_parser import Http1Parser
+from tenfold.server.record import new_request_id
 
 MAX_HEAD_BYTES = 65_536
 HEAD_TIMEOUT_S = 30.0
+_GOODBYE_S = 0.2
 
 
 class Connection(HttpToolsProtocol):
@@ -48,6 +51,13 @@ class Connection(HttpToolsProtocol):
                 cycle.message_event.set()
         self._ahead.clear()
         super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """The server ends: close the connection when its reply is written."""
+        super().shutdown()
+        if self.scheme == "https" and self.transport.is_closing():
+            # Over TLS it would stay open until an idle client says goodbye, too.
+            self.loop.call_later(_GOODBYE_S, self.transport.abort)
 
     def data_received(self, data: bytes) -> None:
         """Bytes came."""
@@ -104,9 +114,15 @@ class Connection(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         body = msgspec.json.encode(ErrorReply(error_info(error)))
+        fields = {
+            "request_id": new_request_id(),
+            "client": self.client[0] if self.client else None,
+            "status": error.status,
+        }
+        access_log.info("not a request: %s", error, extra={"fields": fields})
         head = (
             f"HTTP/1.1 {error.status} Refused\r\ncontent-type: application/json\r\n"
-            f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+            f"x-request-id: {fields['request_id']}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
         )
         self.transport.write(head.encode() + body)
         self.transport.close()

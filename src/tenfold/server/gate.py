@@ -1,16 +1,19 @@
-"""The gate before every route: keys, shutdown, and the count of requests inside."""
+"""The gate before every route: keys and their limits, shutdown, and the count of requests inside."""
 
 from __future__ import annotations
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tenfold.core.errors import OverloadedError
-from tenfold.server.auth import Keys
 from tenfold.server.errors import ApiError, api_error
+from tenfold.server.key_limits import KeyLimits
 from tenfold.server.page import OPEN_PATHS
+from tenfold.server.record import RequestRecord, record_of
 from tenfold.server.service import Service
 
 _NEEDS_NO_KEY = OPEN_PATHS | {"/health"}
+# Statuses that are the server's doing: such a request does not count against its key.
+_NOT_SERVED = frozenset({429, 500, 503})
 
 
 class Gate:
@@ -18,13 +21,12 @@ class Gate:
 
     Args:
         app: what lies behind the gate.
-        service: its draining flag and count of requests are used.
+        service: its keys, draining flag and count of requests are used.
     """
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app = app
         self._service = service
-        self._keys = Keys(service.settings.api_keys)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse, or count and pass on."""
@@ -32,8 +34,9 @@ class Gate:
             await self._app(scope, receive, send)
             return
         service = self._service
+        record = record_of(scope)
         try:
-            self._admit(scope)
+            self._admit(scope, record)
         except (ApiError, OverloadedError) as error:
             await service.refuse(api_error(error))(scope, receive, send)
             return
@@ -42,14 +45,31 @@ class Gate:
             await self._app(scope, receive, send)
         finally:
             service.in_flight -= 1
+            if record.limits is not None and _counts(scope):
+                self._settle(record, record.limits)
 
-    def _admit(self, scope: Scope) -> None:
+    def _admit(self, scope: Scope, record: RequestRecord) -> None:
         if scope["path"] not in _NEEDS_NO_KEY:
             header = next((value for name, value in scope["headers"] if name == b"authorization"), None)
-            self._keys.check(header)
+            record.limits = self._service.keys.check(header, scope["path"])
+            record.key = record.limits.entry.name if record.limits is not None else None
         if self._service.draining and scope["method"] == "POST":
             raise OverloadedError(
                 "The server is shutting down and takes no new work; try another, or again later.",
                 retry_after=5,
                 shutting_down=True,
             )
+        if record.limits is not None and _counts(scope):
+            record.limits.begin()
+
+    def _settle(self, record: RequestRecord, limits: KeyLimits) -> None:
+        refused = record.status in _NOT_SERVED and not record.used_tokens
+        used = record.settle(refused=refused)
+        limits.end(refund=refused)
+        self._service.metrics.key_requests[limits.entry.name] += 1
+        self._service.metrics.key_tokens[limits.entry.name] += used
+
+
+def _counts(scope: Scope) -> bool:
+    """Whether a request counts against its key's limits: those that only look do not."""
+    return bool(scope["method"] == "POST") and not scope["path"].startswith("/admin/")

@@ -16,6 +16,7 @@ from tenfold.core.sampling_params import SamplingParams
 from tenfold.observe.metrics import RequestTimer
 from tenfold.server.fanin import Batch, FanIn
 from tenfold.server.protocol import GenerationRequest
+from tenfold.server.record import current_record
 from tenfold.server.replies import PromptTokensDetails, Usage
 from tenfold.server.service import Service, json_response
 from tenfold.server.sse import EventStream
@@ -101,7 +102,7 @@ def make_job(
 
 async def run(service: Service, http: HttpRequest, job: Job, writer: Writer) -> Response:
     """Run the job and answer; waits for the first output, so that a refusal gets its own status."""
-    service.check_queue()
+    admit(service, job)
     outputs = FanIn(
         service.engine, job.engine_requests(), http.receive, on_disconnect=service.metrics.disconnected
     )
@@ -121,6 +122,21 @@ async def run(service: Service, http: HttpRequest, job: Job, writer: Writer) -> 
         raise
 
 
+def admit(service: Service, job: Job) -> None:
+    """Let a job go to the engine, and take what it may use from the limit of the key that asks.
+
+    Raises OverloadedError when the queue is full, ApiError 429 when the key has not so many tokens left.
+    """
+    service.check_queue()
+    sampling = job.sampling
+    record = current_record.get()
+    if record is not None:
+        outputs = (sampling.max_tokens or 0) * sampling.n * len(job.prompts)
+        record.model, record.response_id, record.sampling = job.model, job.id, sampling
+        record.reserve(sum(map(len, job.prompts)), outputs)
+    service.metrics.admitted(sampling.n, sampling.max_tokens)
+
+
 def check_batch(batch: Batch) -> None:
     """Raise when an output says that its completion failed."""
     for _, output in batch:
@@ -132,14 +148,24 @@ def check_batch(batch: Batch) -> None:
 
 
 class Tally:
-    """Counts a request's tokens, for the usage and the metrics.
+    """Counts a request's tokens, for the usage, the metrics and the request's record.
 
     Args:
         timer: fed with every output.
         n: completions a prompt.
     """
 
-    __slots__ = ("_cached", "_completion", "_n", "_prompt", "_timer")
+    __slots__ = (
+        "_cached",
+        "_completion",
+        "_ends",
+        "_n",
+        "_prompt",
+        "_queued",
+        "_record",
+        "_scheduled",
+        "_timer",
+    )
 
     def __init__(self, timer: RequestTimer, n: int) -> None:
         self._timer = timer
@@ -147,6 +173,27 @@ class Tally:
         self._prompt: dict[int, int] = {}
         self._cached: dict[int, int] = {}
         self._completion: dict[int, int] = {}
+        self._ends: dict[int, str] = {}
+        self._queued: float | None = None
+        self._scheduled: float | None = None
+        self._record = current_record.get()
+        if self._record is not None:
+            self._record.count(self)
+
+    @property
+    def finish_reasons(self) -> list[str]:
+        """How each completion ended that has begun; "unfinished" if it did not."""
+        return [self._ends.get(choice, "unfinished") for choice in sorted(self._completion)]
+
+    @property
+    def time_to_first_token(self) -> float | None:
+        """Seconds from arrival to the first token, None before it."""
+        return self._timer.time_to_first_token
+
+    @property
+    def stages(self) -> tuple[float | None, float | None, float | None, float | None]:
+        """When the engine queued the first completion, planned it, and gave the first token and the last of all."""
+        return self._queued, self._scheduled, *self._timer.span
 
     def note(self, at: int, output: RequestOutput, now: float) -> int:
         """Count one output of prompt number `at`; returns the number of its choice in the reply."""
@@ -155,9 +202,21 @@ class Tally:
         self._prompt[at] = output.prompt_tokens
         if output.cached_tokens > self._cached.get(at, 0):
             self._cached[at] = output.cached_tokens
+        if not self._completion:
+            self._queued, self._scheduled = output.queued_at, output.scheduled_at
         self._completion[choice] = output.completion_tokens
         if output.finish_reason is not None:
-            self._timer.finish(choice, output.finish_reason, output.prompt_tokens, now)
+            self._ends[choice] = output.finish_reason
+            if self._record is not None:
+                self._record.completed(output.completion_tokens)
+            self._timer.finish(
+                choice,
+                output.finish_reason,
+                output.prompt_tokens,
+                now,
+                queued_at=output.queued_at,
+                scheduled_at=output.scheduled_at,
+            )
         return choice
 
     def usage(self) -> Usage:

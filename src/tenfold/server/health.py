@@ -26,6 +26,8 @@ def routes(service: Service) -> list[Route]:
         return json_response({"version": __version__})
 
     async def metrics(http: Request) -> Response:
+        if service.audit_log is not None:
+            service.metrics.audit_lines_lost = service.audit_log.lost
         return Response(
             service.metrics.render(service.engine.stats()), headers={"Content-Type": CONTENT_TYPE}
         )

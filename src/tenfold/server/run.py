@@ -1,10 +1,13 @@
-"""Serving: the socket, the signals, the orderly end."""
+"""Serving: the signals, the reloading, the orderly end."""
 
 from __future__ import annotations
 
 import asyncio
-import errno
+import os
+import signal
 import socket
+import ssl
+import threading
 from collections.abc import Callable
 from types import FrameType
 
@@ -12,11 +15,12 @@ import uvicorn
 import uvloop
 
 from tenfold.config.server import ServerSettings
-from tenfold.core.errors import TenfoldError
 from tenfold.server.app import create_app
 from tenfold.server.connection import Connection
 from tenfold.server.engine import Engine
+from tenfold.server.listener import address_of, close_listener, listen
 from tenfold.server.service import Service
+from tenfold.server.tls import load_certificate, server_context
 
 _POLL_S = 0.02
 # After the drain only idle connections are left; they get this long to say goodbye.
@@ -60,15 +64,17 @@ class Server:
     async def serve(self) -> None:
         """Start the engine and serve until stopped.
 
-        Raises TenfoldError when the address cannot be had.
+        Raises TenfoldError when the address cannot be had, or a file of the settings cannot be used.
         """
+        tls = server_context(self._settings)
         listener = self._listener or listen(self._settings)
-        address = _address(self._settings.host, listener)
+        address = address_of(self._settings, listener)
         self._loop = asyncio.get_running_loop()
         try:
             await self._engine.start()
             app = create_app(self._engine, self._settings)
             self._service = app.state.service
+            self._obey_reloads(self._service, tls)
             config = uvicorn.Config(
                 app,
                 http=Connection,
@@ -80,10 +86,12 @@ class Server:
                 timeout_keep_alive=_KEEP_ALIVE_S,
                 timeout_graceful_shutdown=_LINGER_S,
             )
+            config.load()
+            config.ssl = tls  # made by us, so that what is wrong with it was told before anything slow
             self._uvicorn = _Uvicorn(config, ready=lambda: self._ready(address), signalled=self.stop)
             await self._uvicorn.serve(sockets=[listener])
         finally:
-            listener.close()
+            close_listener(self._settings, listener)
             if self._draining is not None:
                 self._draining.cancel()
                 await asyncio.gather(self._draining, return_exceptions=True)
@@ -92,12 +100,23 @@ class Server:
             await self._engine.stop()
             if self._service is not None:
                 await self._end_replies(self._service)
+                self._service.close_logs()
 
     def stop(self) -> None:
         """Begin the orderly end; called again, end at once. Safe from signal handlers and other threads."""
         loop = self._loop
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._begin_drain)
+
+    def _obey_reloads(self, service: Service, tls: ssl.SSLContext | None) -> None:
+        settings = self._settings
+        if tls is not None:
+            # Connections that are open keep the certificate they began with.
+            service.reloads.append(lambda: load_certificate(tls, settings))
+        files = (settings.api_keys_file, settings.audit_log, settings.ssl_certfile)
+        # At a terminal, and without a file to read again, SIGHUP keeps its meaning: the terminal is gone.
+        if (any(files) or not os.isatty(0)) and threading.current_thread() is threading.main_thread():
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, service.reload)
 
     def _ready(self, address: str) -> None:
         if self._on_ready is not None:
@@ -164,52 +183,3 @@ class _Uvicorn(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """A stop signal came."""
         self._signalled()
-
-
-def listen(settings: ServerSettings) -> socket.socket:
-    """Take the settings' address, before anything slow is done for it.
-
-    Raises TenfoldError when it cannot be had.
-    """
-    host, port = settings.host, settings.port
-    if not 0 <= port <= 65535:
-        raise TenfoldError(f"Port {port} does not exist; give one from 0 to 65535 (--port).")
-    try:
-        family, kind, protocol, _, target = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-    except (socket.gaierror, UnicodeError):
-        raise TenfoldError(
-            f"The host {host!r} is unknown; give an address of this machine, such as 127.0.0.1."
-        ) from None
-    listener = socket.socket(family, kind, protocol)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(target)
-        listener.listen(2048)
-        listener.setblocking(False)
-    except OSError as error:
-        listener.close()
-        raise TenfoldError(_bind_problem(host, port, error)) from None
-    return listener
-
-
-def _bind_problem(host: str, port: int, error: OSError) -> str:
-    number = error.errno
-    if number == errno.EADDRINUSE:
-        return f"Port {port} on {host} is taken by another program; stop it, or choose another port (--port)."
-    if number in (errno.EACCES, errno.EPERM):
-        return f"Port {port} needs more rights than this user has; choose one above 1023 (--port)."
-    if number == errno.EADDRNOTAVAIL:
-        return (
-            f"{host} is no address of this machine; use 127.0.0.1, or 0.0.0.0 for all its addresses (--host)."
-        )
-    return f"Cannot listen on {host} port {port}: {error}."
-
-
-def _address(host: str, listener: socket.socket) -> str:
-    port = listener.getsockname()[1]
-    shown = "127.0.0.1" if host in ("0.0.0.0", "") else "[::1]" if host == "::" else host
-    if ":" in shown and not shown.startswith("["):
-        shown = f"[{shown}]"
-    return f"http://{shown}:{port}"
