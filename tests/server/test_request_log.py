@@ -45,8 +45,9 @@ def test_ids_are_the_clients_if_sane_and_on_every_reply(shared):
 def test_one_line_a_request(lines):
     with RunningServer(FakeEngine(), api_keys=("k",)) as server:
         key = {"Authorization": "Bearer k", "x-request-id": "r1"}
-        for stream in (False, True):
+        for number, stream in enumerate((False, True), 1):
             server.client.post(CHAT, json={**BODY, "n": 2, "max_tokens": 3, "stream": stream}, headers=key)
+            wait_until(lambda number=number: len(lines()) == number)  # written after the reply's end
         server.client.get("/v1/models?secret=1")
         wait_until(lambda: len(lines()) == 3)
     prompt = len(server.engine.requests[0].prompt_token_ids)
@@ -72,6 +73,7 @@ def test_one_line_a_request(lines):
 def test_errors_and_clients_that_go_away(lines):
     with RunningServer(FakeEngine(fail_after=3, error=EngineError("It failed."))) as server:
         server.client.post(CHAT, json={**BODY, "stream": True})
+        wait_until(lambda: len(lines()) == 1)
         server.client.post(CHAT, json={"messages": 3})
         wait_until(lambda: len(lines()) == 2)
         broken, invalid = lines()
@@ -93,9 +95,10 @@ def test_no_contents_and_no_forged_lines(caplog):
     body = {"messages": [{"role": "user", "content": "sesame open"}]}
     with RunningServer(FakeEngine()) as server:
         server.client.post(CHAT + "%0aPOST%20/forged", json=body)
+        wait_until(lambda: any(record.name == "tenfold.access" for record in caplog.records))
         server.client.post(CHAT, json=body)
         server.client.post(CHAT, json={**body, "temperature": "sesame"})
-        wait_until(lambda: len(caplog.records) >= 3)
+        wait_until(lambda: sum(record.name == "tenfold.access" for record in caplog.records) == 3)
     said = [record.getMessage() for record in caplog.records if record.name == "tenfold.access"]
     assert len(said) == 3
     assert not [line for line in said if "\n" in line or "sesame" in line or TEXT[:10] in line]

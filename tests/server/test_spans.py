@@ -65,6 +65,7 @@ def test_failed_and_cancelled_requests_have_spans():
         engine = FakeEngine("long " * 100, delay=0.01, fail_after=30, error=EngineError("It failed."))
         with RunningServer(engine, otlp_traces_endpoint=collector.url) as server:
             server.client.post(CHAT, json={**BODY, "stream": True})
+            wait_until(lambda: server.server._service.in_flight == 0)
             server.client.post(CHAT, json=BODY)
             server.client.post(CHAT, json={"messages": 3})
             with server.client.stream("POST", CHAT, json={**BODY, "stream": True}) as response:
