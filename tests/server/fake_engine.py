@@ -69,9 +69,16 @@ class FakeTokenizer:
 
 
 class FakeTemplate:
-    """<|im_start|>role\\ncontent<|im_end|>; keeps what it was asked."""
+    """<|im_start|>role\\ncontent<|im_end|>; keeps what it was asked.
 
-    def __init__(self) -> None:
+    Args:
+        source: what the server takes the formats of tool calls and reasoning from.
+        opening: ends the prompt, after the assistant's role.
+    """
+
+    def __init__(self, source: str = "{{ messages }} {{ tools }}", opening: str = "") -> None:
+        self.source = source
+        self._opening = opening
         self.asked: dict[str, Any] = {}
         self.plain = ChatTemplate("").plain
 
@@ -88,7 +95,7 @@ class FakeTemplate:
         if messages[0]["content"] == "refuse me":
             raise InvalidRequestError("The template refuses these messages.", param="messages")
         text = "".join(f"<|im_start|>{m['role']}\n{m['content']}<|im_end|>\n" for m in messages)
-        return text + ("<|im_start|>assistant\n" if add_generation_prompt else "")
+        return text + (f"<|im_start|>assistant\n{self._opening}" if add_generation_prompt else "")
 
 
 class FakeEngine:
@@ -116,13 +123,14 @@ class FakeEngine:
         max_waiting: int = 1024,
         defaults: Mapping[str, float | int] | None = None,
         chat: bool = True,
+        template: FakeTemplate | None = None,
     ) -> None:
         self.model_name = "fake"
         self.max_model_len = max_model_len
         self.max_waiting = max_waiting
         self.vocab_size = VOCAB_SIZE
         self.tokenizer = FakeTokenizer()
-        self.chat_template = FakeTemplate() if chat else None
+        self.chat_template = (template or FakeTemplate()) if chat else None
         self.generation_defaults: Mapping[str, float | int] = defaults or {}
         self.requests: list[Request] = []
         self.running: set[str] = set()

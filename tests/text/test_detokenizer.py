@@ -59,3 +59,11 @@ def test_special_tokens_are_left_out_or_named() -> None:
 def test_a_row_past_the_vocabulary_has_no_text() -> None:
     tokenizer = byte_level()
     assert IncrementalDetokenizer(tokenizer).push(tokenizer.vocab_size) == ""
+
+
+@given(any_tokenizer, st.lists(st.integers(0, 270), max_size=25), st.sets(st.integers(0, 270), max_size=5))
+def test_special_tokens_that_show(tokenizer: Tokenizer, ids: list[int], shown: set[int]) -> None:
+    detokenizer = IncrementalDetokenizer(tokenizer, shown_special=shown)
+    streamed = "".join([*(detokenizer.push(i) for i in ids), detokenizer.flush()])
+    kept = [i for i in ids if i in shown or not tokenizer.is_special(i)]
+    assert streamed == tokenizer.decode(kept, skip_special=False, at_start=False)

@@ -119,6 +119,34 @@ def serve(
             rich_help_panel=_NAMES,
         ),
     ] = None,
+    tool_call_parser: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="How the model writes tool calls: hermes (Qwen), llama3_json, mistral, glm45, kimi_k2, deepseek_v3, "
+            "json (bare objects), or none to leave them in the text.",
+            show_default="what the chat template asks for",
+            rich_help_panel=_NAMES,
+        ),
+    ] = None,
+    reasoning_parser: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="How the model writes its reasoning: qwen3 (think tags), deepseek_r1 (the same, begun unasked), "
+            "mistral, seed_oss, granite, or none to leave it in the content.",
+            show_default="what the chat template has",
+            rich_help_panel=_NAMES,
+        ),
+    ] = None,
+    enable_auto_tool_choice: Annotated[
+        bool,
+        typer.Option(
+            "--enable-auto-tool-choice",
+            help="Changes nothing: the model may call tools as it is.",
+            rich_help_panel=_NAMES,
+        ),
+    ] = True,
     threads: ThreadsOption = None,
     max_model_len: MaxModelLenOption = None,
     max_num_seqs: Annotated[

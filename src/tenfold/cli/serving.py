@@ -21,6 +21,8 @@ from tenfold.observe.logs import configure_logging
 from tenfold.server.listener import close_listener, listen
 from tenfold.server.run import run
 from tenfold.server.tls import server_context
+from tenfold.text.chat_template import ChatTemplate
+from tenfold.text.parsers.registry import reasoning_format, tool_format
 
 
 def run_server(settings: Settings, sources: list[Source]) -> None:
@@ -33,10 +35,13 @@ def run_server(settings: Settings, sources: list[Source]) -> None:
     server = settings.server
     configure_logging(server.log_format, server.log_level, access=server.access_log)
     model = settings.model
-    # What is wrong with keys and certificates is told before a model is pulled and loaded, and so is a taken port.
+    # What is wrong with keys, certificates and parsers' names is told before a model is pulled and loaded, and so is a
+    # taken port.
     if settings.server.api_keys_file is not None:
         read_key_file(Path(settings.server.api_keys_file))
     server_context(settings.server)
+    tool_format(server.tool_call_parser, None)
+    reasoning_format(server.reasoning_parser, None)
     listener = listen(settings.server)
     try:
         path = resolve_model(model)
@@ -67,6 +72,18 @@ def _client_name(model: str | None, path: Path) -> str:
     return path.name.removesuffix(".gguf") if Path(model).exists() else model
 
 
+def _parsers_of(template: ChatTemplate | None) -> list[tuple[str, str, str]]:
+    """The formats in which replies are read when no setting names one: setting, value, why."""
+    source = None if template is None else template.source
+    tools, reasoning = tool_format(None, source), reasoning_format(None, source)
+    chosen = []
+    if tools is not None:
+        chosen.append(("tool_call_parser", tools.names[0], "as the chat template has tools called"))
+    if reasoning is not None:
+        chosen.append(("reasoning_parser", reasoning.names[0], "as the chat template has its tags"))
+    return chosen
+
+
 def _banner(
     shown: str,
     model: Model,
@@ -81,7 +98,7 @@ def _banner(
         f"{typer.style(ready, fg=typer.colors.GREEN, bold=True)}: {shown}, up to {engine.max_model_len} tokens."
     )
     given = {source.name for source in sources}
-    for setting, value, why in model.chosen:
+    for setting, value, why in (*model.chosen, *_parsers_of(model.chat_template)):
         if setting not in given:
             typer.secho(f"  {setting}: {value} ({why})", fg=typer.colors.BRIGHT_BLACK)
     for source in sources:

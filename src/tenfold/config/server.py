@@ -23,6 +23,10 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         api_keys_file: TOML file of keys with scopes and limits; see tenfold.config.key_file.
         served_model_names: names that requests may give for the model, the first one shown in replies;
             empty takes the engine's own name.
+        tool_call_parser: how the model writes tool calls ("none" reads none); None takes what its chat template asks
+            for.
+        reasoning_parser: how the model writes its reasoning ("none" leaves it in the content); None takes what its
+            chat template has.
         max_body_bytes: longest accepted request body.
         max_pending_body_bytes: bytes of request bodies held in memory at once, over all requests.
         body_timeout_s: seconds a client may take to send its body.
@@ -47,6 +51,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     api_keys: tuple[str, ...] = ()
     api_keys_file: str | None = None
     served_model_names: tuple[str, ...] = ()
+    tool_call_parser: str | None = None
+    reasoning_parser: str | None = None
     max_body_bytes: int = 16 * MIB
     max_pending_body_bytes: int = 256 * MIB
     body_timeout_s: float = 60.0

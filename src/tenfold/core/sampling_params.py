@@ -40,6 +40,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
         logprobs: None for none, else how many top alternatives to return per token (0 to 20).
         include_stop_str_in_output: return the stop string too.
         skip_special_tokens: leave special tokens out of the text.
+        shown_special_ids: special tokens that are in the text even so.
     """
 
     n: int = 1
@@ -61,12 +62,13 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     logprobs: int | None = None
     include_stop_str_in_output: bool = False
     skip_special_tokens: bool = True
+    shown_special_ids: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Take a single stop string, and lists, as people write them."""
         if isinstance(self.stop, str):
             msgspec.structs.force_setattr(self, "stop", (self.stop,))
-        for name in ("stop", "stop_token_ids"):
+        for name in ("stop", "stop_token_ids", "shown_special_ids"):
             if isinstance(getattr(self, name), list):
                 msgspec.structs.force_setattr(self, name, tuple(getattr(self, name)))
 

@@ -39,7 +39,9 @@ class Completion:
         # min_tokens bans every token that would end the text before it is allowed to.
         self.banned_ids = tuple(sorted(self._ends)) if params.min_tokens > 0 else ()
         self._max_tokens = room if params.max_tokens is None else min(params.max_tokens, room)
-        self._detokenizer = IncrementalDetokenizer(tokenizer, skip_special=params.skip_special_tokens)
+        self._detokenizer = IncrementalDetokenizer(
+            tokenizer, skip_special=params.skip_special_tokens, shown_special=params.shown_special_ids
+        )
         self._stop = (
             StopMatcher(params.stop, include=params.include_stop_str_in_output) if params.stop else None
         )

@@ -7,6 +7,7 @@ from typing import Any
 from tenfold.core.errors import InvalidRequestError
 from tenfold.server.engine import Engine
 from tenfold.server.protocol import Message
+from tenfold.server.tools import check_calls
 from tenfold.text.chat_prompt import ChatPromptEncoder
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
@@ -163,11 +164,16 @@ def _plain_message(message: Message, where: str) -> dict[str, Any]:
         "role": "system" if message.role == "developer" else message.role,
         "content": _text_content(message, where),
     }
-    for name in ("name", "tool_call_id", "reasoning_content"):
-        value = getattr(message, name)
+    reasoning = message.reasoning if message.reasoning_content is None else message.reasoning_content
+    for name, value in (
+        ("name", message.name),
+        ("tool_call_id", message.tool_call_id),
+        ("reasoning_content", reasoning),
+    ):
         if value is not None:
             plain[name] = value
     if message.tool_calls:
+        check_calls(message.tool_calls, f"{where}.tool_calls")
         plain["tool_calls"] = message.tool_calls
     return plain
 

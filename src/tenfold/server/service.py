@@ -25,6 +25,7 @@ from tenfold.server.engine import Engine
 from tenfold.server.errors import ApiError, ClientGoneError, api_error, error_response
 from tenfold.server.limits import BodyReader
 from tenfold.server.logprobs import TokenTexts
+from tenfold.server.parsing import ReplyParsing
 from tenfold.server.prompts import Prompts
 from tenfold.server.record import current_record
 
@@ -62,6 +63,7 @@ class Service:
         self.metrics = Metrics(self.model_names[0])
         self.bodies = BodyReader(settings)
         self.prompts = Prompts(engine)
+        self.parsing = ReplyParsing(engine, settings)
         self.token_texts = TokenTexts(engine.tokenizer)
         self.created = int(time.time())
         self.in_flight = 0

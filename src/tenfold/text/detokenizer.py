@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+from collections.abc import Iterable
 
 from tenfold.text.tokenizer import Tokenizer
 
@@ -16,12 +17,21 @@ class IncrementalDetokenizer:
     Args:
         tokenizer: the vocabulary.
         skip_special: leave special tokens out.
+        shown_special: special tokens to show even so.
         at_start: the output begins a text, so that a SentencePiece model's first space goes. False (the
             default) for an output that continues a prompt.
     """
 
-    def __init__(self, tokenizer: Tokenizer, skip_special: bool = True, *, at_start: bool = False) -> None:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        skip_special: bool = True,
+        *,
+        shown_special: Iterable[int] = (),
+        at_start: bool = False,
+    ) -> None:
         self._tokenizer = tokenizer
+        self._shown_special = frozenset(shown_special)
         self._skip_special = skip_special
         self._drop_space = at_start and tokenizer.space_prefix
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -34,7 +44,8 @@ class IncrementalDetokenizer:
         """
         if not 0 <= token_id < self._tokenizer.vocab_size:
             return ""
-        data = self._tokenizer.token_bytes(token_id, skip_special=self._skip_special)
+        skip = self._skip_special and token_id not in self._shown_special
+        data = self._tokenizer.token_bytes(token_id, skip_special=skip)
         if self._drop_space and data:
             self._drop_space = False
             if data.startswith(b" "):

@@ -150,14 +150,16 @@ async function send(text) {
   const figures = new Figures(reply.box);
   let content = "";
   const likely = probabilities.checked ? [] : null;
+  let thought = "";
   let remark = "";
   let wrong = "";
   let frame = 0;
   const draw = () => {
     frame = 0;
     follow(() => {
-      const told = likely?.length ? [paragraph(likely)] : content ? render(content) : [make("p", "")];
-      reply.shown.replaceChildren(...told);
+      const thoughts = thought && !likely?.length ? [make("p", "thought", thought)] : [];
+      const told = likely?.length ? [paragraph(likely)] : content ? render(content) : thought ? [] : [make("p", "")];
+      reply.shown.replaceChildren(...thoughts, ...told);
       figures.show();
     });
   };
@@ -181,6 +183,7 @@ async function send(text) {
       for (const choice of chunk.choices) {
         content += choice.delta.content ?? "";
         likely?.push(...(choice.logprobs?.content ?? []));
+        thought += choice.delta.reasoning ?? "";
         if (choice.finish_reason === "length") remark = "The reply reached its limit of tokens.";
       }
       if (!frame) frame = requestAnimationFrame(draw);
@@ -201,7 +204,7 @@ async function send(text) {
   running = null;
   reply.box.classList.remove("live");
   follow(() => {
-    if (!content) reply.shown.remove();
+    if (!content && !thought) reply.shown.remove();
     if (remark) reply.box.append(make("p", "remark", remark));
     if (wrong) reply.box.append(make("p", "wrong", wrong));
   });
