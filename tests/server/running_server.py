@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 import threading
 import time
 from types import TracebackType
@@ -25,6 +26,8 @@ class RunningServer:
         self._ready = threading.Event()
         self.url = ""
         self.error: BaseException | None = None
+        self._folder = tempfile.TemporaryDirectory()
+        settings.setdefault("data_dir", self._folder.name)
         self.server = Server(engine, ServerSettings(port=0, **settings), on_ready=self._on_ready)
         self.thread = threading.Thread(target=self._run, daemon=True)
 
@@ -44,6 +47,7 @@ class RunningServer:
         self.client.close()
         self.server.stop()
         self.thread.join(15)
+        self._folder.cleanup()
         assert not self.thread.is_alive()
         assert self.error is None, self.error
         assert getattr(self.engine, "stopped", True)  # only the fake one tells

@@ -251,12 +251,21 @@ def serve(
             rich_help_panel=_LOGS,
         ),
     ] = None,
+    data_dir: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Where files and batches are stored.",
+            show_default="~/.local/state/tenfold",
+            rich_help_panel=_LOGS,
+        ),
+    ] = None,
     config: ConfigOption = None,
 ) -> None:
     """Serve MODEL over HTTP, with a chat page at /.
 
-    The API is OpenAI's: /v1/chat/completions, /v1/completions, /v1/models. There are /tokenize, /detokenize, /health,
-    /version and /metrics too.
+    The API is OpenAI's: /v1/chat/completions, /v1/completions, /v1/models, /v1/files, /v1/batches.
+    There are /tokenize, /detokenize, /health, /version and /metrics too.
 
     \b
     Examples:

@@ -8,10 +8,13 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import typer
 
 from tenfold.checkpoints.catalog import DEFAULT_MODEL
+from tenfold.cli.console import warn
 from tenfold.cli.loading import resolve_model, shown_name
+from tenfold.config.folders import state_folder
 from tenfold.config.key_file import read_key_file
 from tenfold.config.load import Settings, Source
 from tenfold.config.server import ServerSettings
@@ -32,7 +35,7 @@ def run_server(settings: Settings, sources: list[Source]) -> None:
         settings: merged settings.
         sources: where those that are no defaults came from.
     """
-    server = settings.server
+    server = _with_data_folder(settings.server)
     configure_logging(server.log_format, server.log_level, access=server.access_log)
     model = settings.model
     # What is wrong with keys, certificates and parsers' names is told before a model is pulled and loaded, and so is a
@@ -49,14 +52,32 @@ def run_server(settings: Settings, sources: list[Source]) -> None:
         engine = AsyncEngine(loaded, _client_name(model, path))
         run(
             engine,
-            settings.server,
+            server,
             listener=listener,
             on_ready=lambda address: _banner(
-                shown_name(model, path), loaded, engine, settings.server, sources, address
+                shown_name(model, path), loaded, engine, server, sources, address
             ),
         )
     finally:
         close_listener(settings.server, listener)
+
+
+def _with_data_folder(server: ServerSettings) -> ServerSettings:
+    """With the user's folder for state where none is set; if that is not to be had, a warning and none."""
+    if server.data_dir:
+        return server
+    folder = state_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        writable = os.access(folder, os.W_OK)
+    except OSError:
+        writable = False
+    if not writable:
+        warn(
+            f"{folder} cannot be written to: files and batches are not taken. --data-dir names another folder."
+        )
+        return server
+    return msgspec.structs.replace(server, data_dir=str(folder))
 
 
 def _seconds_of_process() -> float:

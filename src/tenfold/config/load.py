@@ -146,7 +146,10 @@ def _wrong_value(problem: str, sources: Mapping[str, Source]) -> str:
 
 
 def _check_server(server: ServerSettings) -> None:
-    for name in ("max_body_bytes", "max_pending_body_bytes", "max_prompts"):
+    for name in (
+        *("max_body_bytes", "max_pending_body_bytes", "max_prompts"),
+        *("max_file_bytes", "max_files", "max_batches", "batch_concurrency"),
+    ):
         if getattr(server, name) < 1:
             raise TenfoldError(f"{name} is {getattr(server, name)}; it must be at least 1.")
     for name in ("body_timeout_s", "shutdown_timeout_s"):

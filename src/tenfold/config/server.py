@@ -38,6 +38,11 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         access_log: log a line for each request, without its contents.
         otlp_traces_endpoint: URL of an OpenTelemetry collector (OTLP over HTTP) that gets a trace of each request.
         audit_log: file that gets the same as JSON, a line a request, appended.
+        data_dir: folder for what outlives a server (files and batches); empty takes none.
+        max_file_bytes: longest accepted file.
+        max_files: files kept at once, outputs of batches not counted in.
+        max_batches: batches that may be unfinished at once.
+        batch_concurrency: requests of batches that run at once; never more than half of the engine's queue.
     """
 
     host: str = "127.0.0.1"
@@ -64,3 +69,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     access_log: bool = True
     audit_log: str | None = None
     otlp_traces_endpoint: str | None = None
+    data_dir: str = ""
+    max_file_bytes: int = 200 * MIB
+    max_files: int = 1000
+    max_batches: int = 100
+    batch_concurrency: int = 16

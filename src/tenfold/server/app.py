@@ -11,6 +11,8 @@ from starlette.responses import Response
 
 from tenfold.config.server import ServerSettings
 from tenfold.server import admin, chat, completions, health, models, page, tokenize
+from tenfold.server.batches import routes as batch_routes
+from tenfold.server.batches.worker import Batches
 from tenfold.server.engine import Engine
 from tenfold.server.errors import route_error
 from tenfold.server.gate import Gate
@@ -19,18 +21,20 @@ from tenfold.server.service import Service
 
 
 def create_app(engine: Engine, settings: ServerSettings | None = None) -> Starlette:
-    """The application over a started engine; its Service is at app.state.service."""
+    """The application over a started engine; its Service is at app.state.service, its Batches at app.state.batches."""
     service = Service(engine, settings or ServerSettings())
+    batches = Batches(service)
 
     api = [
         *chat.routes(service),
         *completions.routes(service),
         *models.routes(service),
         *tokenize.routes(service),
+        *batch_routes.routes(service, batches),
         *health.routes(service),
         *admin.routes(service),
     ]
-    known = [route.path for route in api if "{" not in route.path]
+    known = list(dict.fromkeys(route.path for route in api if "{" not in route.path))
 
     async def wrong_route(http: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -41,7 +45,7 @@ def create_app(engine: Engine, settings: ServerSettings | None = None) -> Starle
         cors = Middleware(
             CORSMiddleware,
             allow_origins=list(service.settings.cors_origins),
-            allow_methods=["GET", "POST", "OPTIONS"],
+            allow_methods=["GET", "POST", "DELETE", "OPTIONS"],
             expose_headers=REPLY_HEADERS,
             allow_headers=["*"],  # OpenAI's client sends a dozen of its own; the origins are what is guarded
         )
@@ -53,4 +57,5 @@ def create_app(engine: Engine, settings: ServerSettings | None = None) -> Starle
         exception_handlers={HTTPException: wrong_route},
     )
     app.state.service = service
+    app.state.batches = batches
     return app

@@ -25,6 +25,7 @@ from tenfold.server.sampling import check_common, sampling_params
 from tenfold.server.service import Service
 from tenfold.server.sse import Template, event
 
+PATH = "/v1/completions"
 # The older API's own default.
 DEFAULT_MAX_TOKENS = 16
 
@@ -37,10 +38,16 @@ def routes(service: Service) -> list[Route]:
 
     async def create(http: Request) -> Response:
         timer = service.metrics.begin()
-        job, echoes = await service.prepare(lambda body: read_job(service, body), http)
-        return await run(service, http, job, CompletionWriter(job, echoes, timer, service.token_texts))
+        job, writer = await service.prepare(lambda body: open_job(service, body, timer), http)
+        return await run(service, http, job, writer)
 
-    return [Route("/v1/completions", service.endpoint(create), methods=["POST"])]
+    return [Route(PATH, service.endpoint(create), methods=["POST"])]
+
+
+def open_job(service: Service, body: bytes, timer: RequestTimer) -> tuple[Job, CompletionWriter]:
+    """A body as a job and the writer of its reply; safe in a thread."""
+    job, echoes = read_job(service, body)
+    return job, CompletionWriter(job, echoes, timer, service.token_texts)
 
 
 def read_job(service: Service, body: bytes) -> tuple[Job, list[str]]:

@@ -9,6 +9,7 @@ from typing import Protocol
 import msgspec
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
+from starlette.types import Receive
 
 from tenfold.core.errors import EngineError, OverloadedError
 from tenfold.core.request import Request, RequestOutput, TokenLogprobs
@@ -102,24 +103,34 @@ def make_job(
 
 async def run(service: Service, http: HttpRequest, job: Job, writer: Writer) -> Response:
     """Run the job and answer; waits for the first output, so that a refusal gets its own status."""
+    if not job.stream:
+        return json_response(await complete(service, job, writer, http.receive))
     admit(service, job)
     outputs = FanIn(
         service.engine, job.engine_requests(), http.receive, on_disconnect=service.metrics.disconnected
     )
     try:
         batch = await outputs.next()
-        if job.stream:
-            # Errors inside the first batch still decide the status.
-            check_batch(batch)
-            return EventStream(outputs, batch, encode=writer.chunks, end=writer.end, explain=service.explain)
-        while batch:
-            writer.add(batch)
-            batch = await outputs.next()
-        await outputs.close()
-        return json_response(writer.whole())
+        # Errors inside the first batch still decide the status.
+        check_batch(batch)
+        return EventStream(outputs, batch, encode=writer.chunks, end=writer.end, explain=service.explain)
     except BaseException:
         await outputs.close()
         raise
+
+
+async def complete(service: Service, job: Job, writer: Writer, receive: Receive) -> object:
+    """Run the job to its end; returns the reply's body. It is aborted when `receive` says that the client has gone."""
+    admit(service, job)
+    outputs = FanIn(
+        service.engine, job.engine_requests(), receive, on_disconnect=service.metrics.disconnected
+    )
+    try:
+        while batch := await outputs.next():
+            writer.add(batch)
+    finally:
+        await outputs.close()
+    return writer.whole()
 
 
 def admit(service: Service, job: Job) -> None:

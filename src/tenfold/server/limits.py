@@ -13,7 +13,7 @@ from tenfold.server.errors import ApiError, ClientGoneError
 
 # So much of a body that is too long is read and dropped: most clients look for an answer only when they have sent all,
 # and a connection closed before that looks like a broken network to them.
-_DISCARDED_BYTES = 32 << 20
+DISCARDED_BYTES = 32 << 20
 
 
 class BodyReader:
@@ -51,7 +51,7 @@ class BodyReader:
         announced = request.headers.get("content-length", "")
         if announced.isdigit():
             # A client that asks first (Expect: 100-continue) is told at once.
-            room = self._limit if "expect" in request.headers else self._limit + _DISCARDED_BYTES
+            room = self._limit if "expect" in request.headers else self._limit + DISCARDED_BYTES
             if int(announced) > room:
                 raise self._too_long()
 
@@ -64,7 +64,7 @@ class BodyReader:
                 self.pending -= holder[0]
                 holder[0] = 0
                 parts.clear()
-                if size > self._limit + _DISCARDED_BYTES:
+                if size > self._limit + DISCARDED_BYTES:
                     raise self._too_long()
                 continue
             holder[0] += len(part)

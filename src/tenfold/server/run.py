@@ -16,6 +16,7 @@ import uvloop
 
 from tenfold.config.server import ServerSettings
 from tenfold.server.app import create_app
+from tenfold.server.batches.worker import Batches
 from tenfold.server.connection import Connection
 from tenfold.server.engine import Engine
 from tenfold.server.listener import address_of, close_listener, listen
@@ -60,6 +61,7 @@ class Server:
         self._draining: asyncio.Task[None] | None = None
         self._uvicorn: _Uvicorn | None = None
         self._service: Service | None = None
+        self._batches: Batches | None = None
 
     async def serve(self) -> None:
         """Start the engine and serve until stopped.
@@ -75,6 +77,8 @@ class Server:
             app = create_app(self._engine, self._settings)
             self._service = app.state.service
             self._obey_reloads(self._service, tls)
+            self._batches = app.state.batches
+            self._batches.start()
             config = uvicorn.Config(
                 app,
                 http=Connection,
@@ -95,6 +99,8 @@ class Server:
             if self._draining is not None:
                 self._draining.cancel()
                 await asyncio.gather(self._draining, return_exceptions=True)
+            if self._batches is not None:
+                await self._batches.close()
             if self._service is not None:
                 self._service.close()
             await self._engine.stop()
@@ -123,8 +129,9 @@ class Server:
             self._on_ready(address)
 
     def _begin_drain(self) -> None:
-        if self._uvicorn is None or self._service is None:
+        if self._uvicorn is None or self._service is None or self._batches is None:
             return
+        self._batches.pause()
         if self._draining is None:
             self._service.draining = True
             self._draining = asyncio.create_task(self._drain(self._service, self._uvicorn))
