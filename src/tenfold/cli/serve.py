@@ -264,8 +264,8 @@ def serve(
 ) -> None:
     """Serve MODEL over HTTP, with a chat page at /.
 
-    The API is OpenAI's: /v1/chat/completions, /v1/completions, /v1/models, /v1/files, /v1/batches.
-    There are /tokenize, /detokenize, /health, /version and /metrics too.
+    The API is OpenAI's: /v1/chat/completions, /v1/completions, /v1/models, /v1/files, /v1/batches;
+    Anthropic's is at /v1/messages. There are /tokenize, /detokenize, /health, /version and /metrics too.
 
     \b
     Examples:

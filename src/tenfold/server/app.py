@@ -16,6 +16,8 @@ from tenfold.server.batches.worker import Batches
 from tenfold.server.engine import Engine
 from tenfold.server.errors import route_error
 from tenfold.server.gate import Gate
+from tenfold.server.messages import routes as message_routes
+from tenfold.server.messages.errors import shape_for
 from tenfold.server.request_log import REPLY_HEADERS, RequestLog
 from tenfold.server.service import Service
 
@@ -28,6 +30,7 @@ def create_app(engine: Engine, settings: ServerSettings | None = None) -> Starle
     api = [
         *chat.routes(service),
         *completions.routes(service),
+        *message_routes.routes(service),
         *models.routes(service),
         *tokenize.routes(service),
         *batch_routes.routes(service, batches),
@@ -38,7 +41,8 @@ def create_app(engine: Engine, settings: ServerSettings | None = None) -> Starle
 
     async def wrong_route(http: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        return service.refuse(route_error(error, http.url.path, http.method, known))
+        refusal = route_error(error, http.url.path, http.method, known)
+        return service.refuse(refusal, shape_for(http.url.path))
 
     middleware = [Middleware(Gate, service=service)]
     if service.settings.cors_origins:

@@ -7,6 +7,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from tenfold.core.errors import OverloadedError
 from tenfold.server.errors import ApiError, api_error
 from tenfold.server.key_limits import KeyLimits
+from tenfold.server.messages.errors import shape_for
 from tenfold.server.page import OPEN_PATHS
 from tenfold.server.record import RequestRecord, record_of
 from tenfold.server.service import Service
@@ -38,7 +39,7 @@ class Gate:
         try:
             self._admit(scope, record)
         except (ApiError, OverloadedError) as error:
-            await service.refuse(api_error(error))(scope, receive, send)
+            await service.refuse(api_error(error), shape_for(scope["path"]))(scope, receive, send)
             return
         service.in_flight += 1
         try:
@@ -50,7 +51,10 @@ class Gate:
 
     def _admit(self, scope: Scope, record: RequestRecord) -> None:
         if scope["path"] not in _NEEDS_NO_KEY:
-            header = next((value for name, value in scope["headers"] if name == b"authorization"), None)
+            headers = dict(reversed(scope["headers"]))  # of several with one name, the first counts
+            header, key = headers.get(b"authorization"), headers.get(b"x-api-key")
+            if header is None and key is not None:  # as Anthropic's clients send it
+                header = b"Bearer " + key
             record.limits = self._service.keys.check(header, scope["path"])
             record.key = record.limits.entry.name if record.limits is not None else None
         if self._service.draining and scope["method"] == "POST":

@@ -20,7 +20,7 @@ from tenfold.server.protocol import GenerationRequest
 from tenfold.server.record import current_record
 from tenfold.server.replies import PromptTokensDetails, Usage
 from tenfold.server.service import Service, json_response
-from tenfold.server.sse import EventStream
+from tenfold.server.sse import OPENAI, Dialect, EventStream
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,7 +101,9 @@ def make_job(
     )
 
 
-async def run(service: Service, http: HttpRequest, job: Job, writer: Writer) -> Response:
+async def run(
+    service: Service, http: HttpRequest, job: Job, writer: Writer, dialect: Dialect = OPENAI
+) -> Response:
     """Run the job and answer; waits for the first output, so that a refusal gets its own status."""
     if not job.stream:
         return json_response(await complete(service, job, writer, http.receive))
@@ -113,7 +115,9 @@ async def run(service: Service, http: HttpRequest, job: Job, writer: Writer) -> 
         batch = await outputs.next()
         # Errors inside the first batch still decide the status.
         check_batch(batch)
-        return EventStream(outputs, batch, encode=writer.chunks, end=writer.end, explain=service.explain)
+        return EventStream(
+            outputs, batch, encode=writer.chunks, end=writer.end, explain=service.explain, dialect=dialect
+        )
     except BaseException:
         await outputs.close()
         raise

@@ -72,8 +72,10 @@ class Service:
         # Texts of any length, which no model's context bounds, must not keep prompts waiting.
         self._long_threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tenfold-long-text")
 
-    def endpoint(self, handler: Handler) -> Handler:
-        """The handler, with every error answered in OpenAI's shape."""
+    def endpoint(
+        self, handler: Handler, *, shape: Callable[[ApiError], Response] = error_response
+    ) -> Handler:
+        """The handler, with every error answered in the given shape, OpenAI's if none is given."""
 
         async def answer(request: Request) -> Response:
             try:
@@ -81,7 +83,7 @@ class Service:
             except ClientGoneError:
                 return Response(status_code=_CLIENT_CLOSED)
             except Exception as error:
-                return self.refuse(self.explain(error))
+                return self.refuse(self.explain(error), shape)
 
         return answer
 
@@ -94,11 +96,11 @@ class Service:
         _record(explained)
         return explained
 
-    def refuse(self, error: ApiError) -> Response:
+    def refuse(self, error: ApiError, shape: Callable[[ApiError], Response] = error_response) -> Response:
         """The reply for an error, counted in the metrics."""
         _record(error)
         self.metrics.errors[error.status] += 1
-        return error_response(error)
+        return shape(error)
 
     async def prepare(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 import msgspec
 from starlette.background import BackgroundTask
@@ -24,6 +25,18 @@ _HEADERS = [
 ]
 
 
+class Dialect(NamedTuple):
+    """How an API ends its streams.
+
+    Args:
+        done: the last bytes of every stream.
+        failed: the event that tells of an error amid a stream.
+    """
+
+    done: bytes
+    failed: Callable[[ApiError], bytes]
+
+
 class EventStream(Response):
     """Writes a FanIn's batches as events, one write a batch, and closes it whatever happens.
 
@@ -31,8 +44,9 @@ class EventStream(Response):
         outputs: where the batches come from.
         first: the batch already read (it decided that the status is 200).
         encode: a batch as complete events.
-        end: the last events, asked for after the last batch; DONE follows them.
+        end: the last events, asked for after the last batch.
         explain: an error as what the client is told.
+        dialect: how the stream ends.
     """
 
     def __init__(
@@ -43,6 +57,7 @@ class EventStream(Response):
         encode: Callable[[Batch], bytes],
         end: Callable[[], bytes],
         explain: Callable[[BaseException], ApiError],
+        dialect: Dialect,
     ) -> None:
         self.status_code = 200
         self.raw_headers = list(_HEADERS)
@@ -52,6 +67,7 @@ class EventStream(Response):
         self._encode = encode
         self._end = end
         self._explain = explain
+        self._dialect = dialect
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Write the reply."""
@@ -64,11 +80,13 @@ class EventStream(Response):
                 if body := self._encode(batch):
                     await send({"type": "http.response.body", "body": body, "more_body": True})
                 batch = await self._outputs.next(take)
-            await send({"type": "http.response.body", "body": self._end() + DONE, "more_body": False})
+            await send(
+                {"type": "http.response.body", "body": self._end() + self._dialect.done, "more_body": False}
+            )
         except (ClientGoneError, OSError):
             return
         except Exception as error:
-            body = event(msgspec.json.encode(ErrorReply(error_info(self._explain(error))))) + DONE
+            body = self._dialect.failed(self._explain(error)) + self._dialect.done
             await send({"type": "http.response.body", "body": body, "more_body": False})
         finally:
             await self._outputs.close()
@@ -103,3 +121,10 @@ class Template:
 def event(data: bytes) -> bytes:
     """One event; `data` must have no line break, which JSON never has."""
     return b"data: " + data + b"\n\n"
+
+
+def _failed(error: ApiError) -> bytes:
+    return event(msgspec.json.encode(ErrorReply(error_info(error))))
+
+
+OPENAI = Dialect(DONE, _failed)
