@@ -104,6 +104,13 @@ void bind_sampling(nb::module_& m) {
                                       std::to_string(arrays.count) + ".");
         arrays.draw = std::move(draw);
       }, "draw"_a, "Replaces draw, for a later step of the same rows.")
+      .def("set_masks", [](SamplingArrays& arrays, Array<int32_t> mask_rows, Array<uint32_t, 2> masks) {
+        if (masks.shape(0) > 1 << 20 || masks.shape(1) > 1 << 25)
+          throw std::invalid_argument("masks must have at most 1048576 rows and 33554432 words.");
+        arrays.set_masks(copy(mask_rows), copy(masks), int(masks.shape(0)), int(masks.shape(1)));
+      }, "mask_rows"_a.noconvert(), "masks"_a.noconvert(),
+           "Limits what may be picked, in place of earlier masks: mask_rows is int32 [n], the row's number among masks\n"
+           "or -1 for none; masks is uint32 [m, words], a bit a token, set where it may be picked.")
       .def("__len__", [](const SamplingArrays& arrays) { return arrays.count; })
       .def("check_vocab", &SamplingArrays::check_vocab, "vocab"_a, "ValueError if an id is not below vocab.");
   m.def("sample", &sample, "isa"_a, "logits"_a.noconvert(), "arrays"_a,

@@ -144,7 +144,8 @@ void sample_row(Isa isa, float* logits, int vocab, const SampleParams& params, S
     find_top(kernels, logits, vocab, params.num_logprobs, log_total, state.top, out);
     state.raw.assign(logits, logits + vocab);
   }
-  if (edit_logits(logits, vocab, params, state.marks)) extent = clean(kernels, logits, vocab);
+  if (params.mask != nullptr) kernels.mask(logits, vocab, params.mask);
+  if (edit_logits(logits, vocab, params, state.marks) || params.mask != nullptr) extent = clean(kernels, logits, vocab);
   if (extent.index < 0) return;
 
   const bool greedy = !(params.temperature >= kGreedyBelow) || (params.top_k == 1 && params.typical_p >= 1.f);

@@ -3,7 +3,7 @@
 //
 // The order is vLLM's (v1 sampler), with typical_p, which vLLM lacks, after min_p:
 //   1. log probabilities of the raw logits, if asked for
-//   2. banned ids to -inf, then logit_bias
+//   2. tokens outside the mask and banned ids to -inf, then logit_bias
 //   3. repetition penalty (prompt and output: positive logits divided, others multiplied),
 //      then frequency and presence penalties (output only)
 //   4. temperature below 1e-5: the largest logit, the lowest id among equals; else divide by temperature
@@ -32,6 +32,7 @@ struct SampleParams {
   const int32_t* output_ids = nullptr; int32_t num_output = 0;
   const int32_t* bias_ids = nullptr; const float* bias = nullptr; int32_t num_bias = 0;
   const int32_t* banned_ids = nullptr; int32_t num_banned = 0;    // end tokens while below min_tokens
+  const uint32_t* mask = nullptr;  // bit i % 32 of word i / 32 is set where token i may be picked; null: all may
 };
 
 struct Sampled {

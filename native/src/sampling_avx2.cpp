@@ -4,7 +4,7 @@
 
 namespace tenfold {
 
-const SampleKernels sample_kernels_avx2{scan, exponentials, tally, gather, find_above};
+const SampleKernels sample_kernels_avx2{scan, exponentials, tally, gather, find_above, mask};
 
 }  // namespace tenfold
 #endif

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace tenfold {
 namespace {
@@ -53,10 +54,27 @@ void SamplingArrays::check() {
   check_length("bias_values", bias_values.size(), bias.values.size());
 }
 
+void SamplingArrays::set_masks(std::vector<int32_t> rows, std::vector<uint32_t> words, int number, int width) {
+  check_length("mask_rows", rows.size(), count);
+  check_length("masks", words.size(), size_t(number) * width);
+  for (int32_t row : rows)
+    if (row < -1 || row >= number)
+      throw std::invalid_argument("mask_rows names mask " + std::to_string(row) + "; there are " +
+                                  std::to_string(number) + ".");
+  mask_rows = std::move(rows);
+  masks = std::move(words);
+  num_masks = number;
+  mask_words = width;
+}
+
 void SamplingArrays::check_vocab(int vocab) const {
   if (max_id >= vocab)
     throw std::invalid_argument("sampling parameters name token " + std::to_string(max_id) +
                                 "; ids must be below the vocabulary's size, " + std::to_string(vocab) + ".");
+  if (num_masks > 0 && int64_t(mask_words) * 32 < vocab)
+    throw std::invalid_argument("masks have " + std::to_string(mask_words) +
+                                " words of 32 bits, which is less than the vocabulary's size, " +
+                                std::to_string(vocab) + ".");
 }
 
 SampleParams row(const SamplingArrays& arrays, int i) {
@@ -84,6 +102,8 @@ SampleParams row(const SamplingArrays& arrays, int i) {
   params.num_bias = bias.count;
   params.banned_ids = banned.ids;
   params.num_banned = banned.count;
+  if (!arrays.mask_rows.empty() && arrays.mask_rows[i] >= 0)
+    params.mask = arrays.masks.data() + size_t(arrays.mask_rows[i]) * arrays.mask_words;
   return params;
 }
 

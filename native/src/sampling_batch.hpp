@@ -21,10 +21,16 @@ struct SamplingArrays {
   std::vector<uint64_t> seed, draw;
   RaggedIds prompt, output, bias, banned;
   std::vector<float> bias_values;  // one a bias id
+  std::vector<int32_t> mask_rows;  // [count]: the row's number among the masks, -1 for none; empty if all have none
+  std::vector<uint32_t> masks;     // [num_masks, mask_words]: a bit a token
+  int num_masks = 0, mask_words = 0;
 
   // Throws std::invalid_argument if lengths or offsets do not fit together or an id is negative; sets max_id.
   void check();
-  // Throws std::invalid_argument if any id is not below vocab. check() must have run.
+  // Throws std::invalid_argument if rows do not number the masks.
+  void set_masks(std::vector<int32_t> rows, std::vector<uint32_t> words, int number, int width);
+  // Throws std::invalid_argument if any id is not below vocab or masks have not a bit for each token. check() must have
+  // run.
   void check_vocab(int vocab) const;
 
   int32_t max_id = -1;

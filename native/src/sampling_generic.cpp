@@ -3,7 +3,7 @@
 
 namespace tenfold {
 
-const SampleKernels sample_kernels_generic{scan, exponentials, tally, gather, find_above};
+const SampleKernels sample_kernels_generic{scan, exponentials, tally, gather, find_above, mask};
 
 const SampleKernels& sample_kernels(Isa isa) {
 #ifdef TENFOLD_X86

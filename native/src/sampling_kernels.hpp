@@ -30,6 +30,8 @@ struct SampleKernels {
   int (*gather)(const float* x, int n, float least, int32_t* ids, float* values);
   // The first i >= from with x[i] > bound; n if there is none.
   int (*find_above)(const float* x, int from, int n, float bound);
+  // Sets x[i] to -inf where bit i % 32 of words[i / 32] is 0.
+  void (*mask)(float* x, int n, const uint32_t* words);
 };
 
 const SampleKernels& sample_kernels(Isa isa);

@@ -170,5 +170,24 @@ int find_above(const float* x, int from, int n, float bound) {
   return i;
 }
 
+void mask(float* x, int n, const uint32_t* words) {
+  constexpr int kWord = 32;
+  Ints bits[kWord / kLanes];
+  for (int j = 0; j < kWord; ++j) bits[j / kLanes][j % kLanes] = int32_t(1u << j);
+  const Floats nothing = Floats{} - __builtin_inff();
+  int i = 0;
+  for (; i + kWord <= n; i += kWord) {
+    const uint32_t word = words[i / kWord];
+    if (word == UINT32_MAX) continue;
+    for (int j = 0; j < kWord / kLanes; ++j) {
+      const Ints keep = ((Ints{} + int32_t(word)) & bits[j]) != 0;
+      float* at = x + i + j * kLanes;
+      store(at, keep ? load<Floats>(at) : nothing);
+    }
+  }
+  for (; i < n; ++i)
+    if (!(words[i / kWord] >> (i % kWord) & 1)) x[i] = -__builtin_inff();
+}
+
 }  // namespace
 }  // namespace tenfold

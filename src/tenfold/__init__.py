@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tenfold.core.sampling_params import SamplingParams
+    from tenfold.core.structured_output import StructuredOutput
     from tenfold.engine.llm import LLM
 
-__all__ = ["LLM", "SamplingParams", "__version__"]
+__all__ = ["LLM", "SamplingParams", "StructuredOutput", "__version__"]
 __version__ = "0.1.0"
 
-_HOMES = {"LLM": "tenfold.engine.llm", "SamplingParams": "tenfold.core.sampling_params"}
+_HOMES = {
+    "LLM": "tenfold.engine.llm",
+    "SamplingParams": "tenfold.core.sampling_params",
+    "StructuredOutput": "tenfold.core.structured_output",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -19,7 +19,7 @@ ISAS = _native.supported_isas()
 
 
 def native(isa: str, logits: np.ndarray, batch: SamplingBatch) -> tuple[Any, ...]:
-    return _native.sample(isa, np.ascontiguousarray(logits), _native.SamplingArrays(*batch.arguments()))
+    return _native.sample(isa, np.ascontiguousarray(logits), batch.native())
 
 
 def rows_of(count: int, seed: int = 0, **params: Any) -> list[SamplingRow]:
@@ -36,6 +36,16 @@ def assert_same(got: tuple[Any, ...], expected: tuple[Any, ...]) -> None:
     np.testing.assert_allclose(got[1], expected[1], atol=1e-4)
     np.testing.assert_array_equal(got[2], expected[2])
     np.testing.assert_allclose(got[3], expected[3], atol=1e-4)
+
+
+def mask_of(kind: str, vocab: int, seed: int) -> np.ndarray:
+    """Words of a mask; bits past the vocabulary are set or not, which must not matter."""
+    rng = np.random.default_rng(seed)
+    share = {"all": 1.0, "none": 0.0, "sparse": 3 / vocab, "half": 0.5}[kind]
+    words = -(-vocab // 32)
+    bits = np.packbits(rng.random(words * 32) < share, bitorder="little").view(np.uint32)
+    whole = rng.random(words) < 0.3  # words of only ones or zeros go another way
+    return np.where(whole, rng.choice(np.array([0, 2**32 - 1], np.uint32), words), bits).astype(np.uint32)
 
 
 @st.composite
@@ -100,6 +110,23 @@ def test_each_sampler_matches_the_twin(isa: str, spread: float, params: dict[str
     logits = np.stack([spaced_logits(rng, 777, spread) for _ in range(24)])
     batch = sampling_batch(rows_of(24, seed=3, logprobs=4, **params))
     assert_same(native(isa, logits, batch), twin.sample(logits, batch))
+
+
+@pytest.mark.parametrize("params", SAMPLERS, ids=str)
+@pytest.mark.parametrize("vocab", [5, 64, 777])
+def test_masked_rows_match_the_twin(vocab: int, params: dict[str, Any]) -> None:
+    rng = np.random.default_rng(vocab)
+    logits = np.stack([spaced_logits(rng, vocab, 8.0) for _ in range(24)])
+    kinds = [None, "all", "none", "sparse", "half", "half"] * 4
+    masks = [None if kind is None else mask_of(kind, vocab, i) for i, kind in enumerate(kinds)]
+    rows = rows_of(24, seed=3, logprobs=4, logit_bias={1: 1.25}, **params)
+    batch = sampling_batch(
+        [msgspec.structs.replace(row, mask=mask) for row, mask in zip(rows, masks, strict=True)]
+    )
+    results = [native(isa, logits, batch) for isa in ISAS]
+    assert_same(results[0], twin.sample(logits, batch))
+    for result in results[1:]:
+        assert [a.tobytes() for a in result] == [a.tobytes() for a in results[0]]
 
 
 @pytest.mark.parametrize("isa", ISAS)
@@ -178,6 +205,39 @@ def test_nan_and_infinite_logits(isa: str, params: dict[str, Any]) -> None:
 def test_banning_every_token_gives_none(isa: str) -> None:
     row = SamplingRow(params=SamplingParams(), seed=0, draw=0, banned_ids=(0, 1, 2))
     assert native(isa, np.zeros((1, 3), np.float32), sampling_batch([row]))[0].tolist() == [-1]
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("params", SAMPLERS, ids=str)
+@pytest.mark.parametrize("vocab", [1, 31, 32, 33, 700])
+def test_only_tokens_of_the_mask_are_picked(isa: str, params: dict[str, Any], vocab: int) -> None:
+    rng = np.random.default_rng(vocab)
+    logits = rng.normal(size=(20, vocab)).astype(np.float32) * 8
+    masks = [mask_of("half", vocab, i) for i in range(20)]
+    rows = [
+        SamplingRow(params=SamplingParams(logprobs=1, **params), seed=i, draw=i, mask=m)
+        for i, m in enumerate(masks)
+    ]
+    tokens, _, top_ids, _ = native(isa, logits, sampling_batch(rows))
+    for token, mask, row, top in zip(tokens, masks, logits, top_ids[:, 0], strict=True):
+        allowed = np.unpackbits(mask.view(np.uint8), bitorder="little")[:vocab].astype(bool)
+        assert allowed[token] if allowed.any() else token == -1
+        if params.get("temperature") == 0 and allowed.any():
+            assert row[token] == row[allowed].max()
+        assert top == row.argmax(), "log probabilities are of the logits as the model gave them"
+
+
+def test_masks_that_do_not_fit_are_refused() -> None:
+    arrays, masks = sampling_batch(rows_of(2)).native(), np.ones((1, 2), np.uint32)
+    for numbers in ([-2, 0], [0, 1]):
+        with pytest.raises(ValueError, match="mask_rows names mask"):
+            arrays.set_masks(np.array(numbers, np.int32), masks)
+    with pytest.raises(ValueError, match="mask_rows has 3"):
+        arrays.set_masks(np.full(3, -1, np.int32), masks)
+    arrays.set_masks(np.array([-1, 0], np.int32), masks)
+    _native.sample("generic", np.zeros((2, 64), np.float32), arrays)
+    with pytest.raises(ValueError, match=r"2 words .* vocabulary's size, 65"):
+        _native.sample("generic", np.zeros((2, 65), np.float32), arrays)
 
 
 def test_tiny_temperature_is_greedy_without_overflow() -> None:
@@ -294,6 +354,9 @@ def test_hostile_numbers_give_tokens_in_range_on_every_instruction_set() -> None
             rng.choice([100, -100, nan, inf], rows * 4).astype(np.float32),
             *(ids[3], offsets),
         )
+        if vocab % 2:
+            words = rng.integers(0, 2**32, (2, -(-vocab // 32)), np.uint32)
+            arrays.set_masks(rng.choice([-1, 0, 1], rows).astype(np.int32), words)
         results = [_native.sample(isa, logits, arrays) for isa in ISAS]
         tokens, logprobs = results[0][:2]
         assert ((tokens >= -1) & (tokens < vocab)).all()

@@ -18,7 +18,7 @@ LEVELS = (
     ("core",),
     ("config",),
     ("text", "checkpoints", "program", "kernels", "kv", "observe"),
-    ("models", "scheduler", "sampling"),
+    ("models", "scheduler", "sampling", "grammar"),
     ("engine",),
     ("server",),
     ("lab",),

@@ -89,7 +89,33 @@ def test_no_rows() -> None:
     assert len(batch) == 0
     assert batch.floats.shape == (0, 7)
     assert batch.prompt_offsets.tolist() == [0]
+    assert batch.masks.shape == (0, 1)
     assert len(batch.arguments()) == 14
+
+
+def test_only_rows_with_a_mask_bring_one() -> None:
+    masks = [np.array([word, 7], np.uint32) for word in (1, 2)]
+    rows = [
+        SamplingRow(params=SamplingParams(), seed=0, draw=0, mask=mask) for mask in (None, masks[0], masks[1])
+    ]
+    batch = sampling_batch([*rows, rows[0]])
+    assert batch.mask_rows.tolist() == [-1, 0, 1, -1]
+    assert batch.masks.dtype == np.uint32
+    assert batch.masks.tolist() == [[1, 7], [2, 7]]
+
+
+def test_the_cache_hands_over_new_masks() -> None:
+    cache, params, logits = SamplingCache(), SamplingParams(temperature=0), np.zeros((2, 40), np.float32)
+    arrays = []
+    for token in (3, 39, 0):
+        mask = np.zeros(2, np.uint32)
+        mask[token // 32] = 1 << token % 32
+        rows = [SamplingRow(params=params, seed=0, draw=token, mask=which) for which in (None, mask)]
+        arrays.append(cache.arrays(rows))
+        assert _native.sample("generic", logits, arrays[-1])[0].tolist() == [0, token]
+    assert arrays[0] is arrays[1] is arrays[2]
+    rows = [SamplingRow(params=params, seed=0, draw=9, mask=which) for which in (mask, None)]
+    assert cache.arrays(rows) is not arrays[2], "another row has the mask"
 
 
 def test_the_cache_gives_what_making_the_arrays_anew_gives() -> None:
@@ -113,12 +139,20 @@ def test_the_cache_gives_what_making_the_arrays_anew_gives() -> None:
                     prompt_ids=(1, 2),
                     output_ids=[step % 5] * chooser.randrange(3),
                     banned_ids=(7,) if chooser.random() < 0.1 else (),
+                    mask=np.zeros(1, np.uint32) if chooser.random() < 0.3 else None,
                 )
                 for _ in range(chooser.randrange(4))
             ]
-        rows = [msgspec.structs.replace(row, draw=row.draw + 1) for row in rows]
+        rows = [
+            msgspec.structs.replace(
+                row,
+                draw=row.draw + 1,
+                mask=None if row.mask is None else generator.integers(0, 4096, 1, np.uint32),
+            )
+            for row in rows
+        ]
         before = cache._arrays
-        arrays, fresh = cache.arrays(rows), _native.SamplingArrays(*sampling_batch(rows).arguments())
+        arrays, fresh = cache.arrays(rows), sampling_batch(rows).native()
         reused += arrays is before
         logits = generator.normal(size=(len(rows), 12)).astype(np.float32)
         for one, other in zip(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ import msgspec
 from tenfold.core.errors import EngineError, InvalidRequestError, OverloadedError
 from tenfold.core.request import Request, RequestOutput, TokenLogprobs
 from tenfold.core.stats import EngineStats
+from tenfold.core.structured_output import StructuredOutput
 from tenfold.text.chat_template import ChatTemplate
 
 BOS = 256
@@ -133,6 +135,7 @@ class FakeEngine:
         self.chat_template = (template or FakeTemplate()) if chat else None
         self.generation_defaults: Mapping[str, float | int] = defaults or {}
         self.requests: list[Request] = []
+        self.compiled: list[tuple[StructuredOutput, str]] = []  # with the thread's name
         self.running: set[str] = set()
         self.aborted: list[str] = []
         self.started = self.stopped = self.draining = False
@@ -173,6 +176,11 @@ class FakeEngine:
 
     def check(self) -> None:
         assert not self.running
+
+    def compile_structured(self, structured: StructuredOutput) -> None:
+        if "impossible" in structured.text:
+            raise InvalidRequestError("it is impossible.", param="structured")
+        self.compiled.append((structured, threading.current_thread().name))
 
     def listen(self, request: Request, hear: Callable[[list[RequestOutput]], None]) -> Callable[[], None]:
         if self._error is not None and self._fail_after is None:

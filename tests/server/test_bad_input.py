@@ -100,7 +100,7 @@ BAD_FIELDS = [
     (CHAT, chat(stream_options={"include_usage": True}), "stream_options"),
     (CHAT, chat(tool_choice="required", tools=[]), "tool_choice"),
     (CHAT, chat(tool_choice={"type": "function"}), "tool_choice"),
-    (CHAT, chat(response_format={"type": "json_schema"}), "response_format.type"),
+    (CHAT, chat(response_format={"type": "json_schema"}), "response_format.json_schema"),
     (CHAT, chat(modalities=["audio"]), "modalities"),
     (CHAT, chat(chat_template="{{ 1 }}"), "chat_template"),
     (CHAT, chat(chat_template_kwargs={"messages": []}), "chat_template_kwargs.messages"),
@@ -227,7 +227,8 @@ _SAMPLING = (
     "logit_bias",
 )
 _OTHERS = ("messages", "prompt", "model", "logprobs", "stream", "stream_options", "tools", "echo", "tokens")
-_names = st.sampled_from((*_SAMPLING, *_OTHERS, "response_format"))
+_FORMS = ("response_format", "structured_outputs", "guided_json", "guided_regex", "guided_choice")
+_names = st.sampled_from((*_SAMPLING, *_OTHERS, *_FORMS))
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

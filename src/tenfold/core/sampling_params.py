@@ -7,6 +7,7 @@ import re
 import msgspec
 
 from tenfold.core.errors import InvalidRequestError
+from tenfold.core.structured_output import StructuredOutput
 
 MAX_LOGPROBS = 20
 MAX_STOP_STRINGS = 16
@@ -41,6 +42,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
         include_stop_str_in_output: return the stop string too.
         skip_special_tokens: leave special tokens out of the text.
         shown_special_ids: special tokens that are in the text even so.
+        structured: the form that the text must take; None leaves it free.
     """
 
     n: int = 1
@@ -63,6 +65,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     include_stop_str_in_output: bool = False
     skip_special_tokens: bool = True
     shown_special_ids: tuple[int, ...] = ()
+    structured: StructuredOutput | None = None
 
     def __post_init__(self) -> None:
         """Take a single stop string, and lists, as people write them."""
@@ -118,6 +121,10 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
             _in_range(f"logit_bias[{token_id}]", bias, -100.0, 100.0)
         for token_id in self.stop_token_ids:
             _token_in_vocab("stop_token_ids", token_id, vocab_size)
+        if self.structured is not None:
+            if not isinstance(self.structured, StructuredOutput):
+                raise InvalidRequestError("structured is wrong: give a StructuredOutput.", param="structured")
+            self.structured.check()
 
     def _check_types(self) -> None:
         try:

@@ -15,6 +15,7 @@ import msgspec
 from tenfold.core.errors import EngineError, OverloadedError
 from tenfold.core.request import Request, RequestOutput
 from tenfold.core.stats import EngineStats
+from tenfold.core.structured_output import StructuredOutput
 from tenfold.engine.core import EngineCore
 from tenfold.engine.model import Model
 from tenfold.text.chat_template import ChatTemplate
@@ -86,6 +87,14 @@ class AsyncEngine:
     def vocab_size(self) -> int:
         """Width of the logits."""
         return self.model.program.vocab_size
+
+    def compile_structured(self, structured: StructuredOutput) -> None:
+        """Compile what a request wants ahead of it. Takes up to seconds; safe in any thread.
+
+        Raises:
+            InvalidRequestError: it cannot be compiled.
+        """
+        self.model.grammars.get(structured)
 
     async def start(self) -> None:
         """Start the engine's thread; outputs go to the running event loop."""

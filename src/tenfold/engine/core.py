@@ -106,7 +106,7 @@ class EngineCore:
         """Take a request in.
 
         Raises:
-            InvalidRequestError: it can never run.
+            InvalidRequestError: it can never run, or its structured output cannot be compiled.
             OverloadedError: the waiting queue is full.
         """
         if request.request_id in self._requests:
@@ -114,6 +114,8 @@ class EngineCore:
                 f"request id {request.request_id!r} is running already.", param="request_id"
             )
         room = self.check_request(request)
+        structured = request.sampling.structured
+        grammar = None if structured is None else self.model.grammars.get(structured)
         base = request.sampling.seed
         root = int.from_bytes(os.urandom(8), "little") if base is None else base & (2**64 - 1)
         sequences = [
@@ -135,6 +137,7 @@ class EngineCore:
                 self.model.tokenizer,
                 root if sequence.index == 0 else _child_seed(root, sequence.index),
                 room,
+                grammar,
             )
             for sequence in sequences
         }
@@ -255,7 +258,8 @@ def _sampling_row(completion: Completion) -> SamplingRow:
         draw=len(sequence.output_ids),
         prompt_ids=completion.penalized_ids,
         output_ids=sequence.output_ids,
-        banned_ids=completion.banned_ids if len(sequence.output_ids) < params.min_tokens else (),
+        banned_ids=completion.banned(),
+        mask=completion.mask(),
     )
 
 

@@ -19,6 +19,7 @@ from tenfold.config.engine import EngineSettings
 from tenfold.core.errors import TenfoldError
 from tenfold.engine.memory import available_memory, total_memory
 from tenfold.engine.runner import Runner
+from tenfold.grammar.grammars import Grammars
 from tenfold.kernels.isa import choose_isa
 from tenfold.kernels.lower import Lowering
 from tenfold.models.build import build_program
@@ -43,6 +44,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
         program: its forward pass.
         runner: runs StepPlans on it.
         tokenizer: text to ids and back.
+        grammars: what structured output is compiled by.
         chat_template: None for base models.
         generation_defaults: sampling defaults its authors recommend.
         max_model_len: longest prompt plus output.
@@ -55,6 +57,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     program: Program
     runner: Runner
     tokenizer: Tokenizer
+    grammars: Grammars
     chat_template: ChatTemplate | None
     generation_defaults: Mapping[str, float | int]
     max_model_len: int
@@ -122,12 +125,14 @@ def load_model(
         num_blocks=num_blocks,
         block_size=settings.block_size,
     )
+    tokenizer = load_tokenizer(checkpoint.tokenizer)
     return Model(
         name=checkpoint.name,
         settings=settings,
         program=program,
         runner=Runner(native),
-        tokenizer=load_tokenizer(checkpoint.tokenizer),
+        tokenizer=tokenizer,
+        grammars=Grammars(tokenizer, program.vocab_size),
         chat_template=load_chat_template(checkpoint.tokenizer, settings.chat_template),
         generation_defaults=dict(checkpoint.generation_defaults),
         max_model_len=max_model_len,

@@ -15,10 +15,12 @@ from tenfold.core.sampling_params import SamplingParams
 Ints: TypeAlias = npt.NDArray[np.int32]
 Offsets: TypeAlias = npt.NDArray[np.int64]
 Words: TypeAlias = npt.NDArray[np.uint64]
+Bits: TypeAlias = npt.NDArray[np.uint32]
 Floats: TypeAlias = npt.NDArray[np.float32]
 
 _WORD = 2**64 - 1
 _NO_IDS: Ints = np.empty(0, np.int32)
+_NO_MASKS: Bits = np.empty((0, 1), np.uint32)
 
 
 class SamplingRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +34,8 @@ class SamplingRow(msgspec.Struct, frozen=True, kw_only=True):
         output_ids: the tokens so far, read only under a penalty. `array("i")` and int32 arrays are read
             without converting each token; tuples and lists work too.
         banned_ids: tokens that must not be picked (end tokens below min_tokens).
+        mask: uint32 [ceil(vocabulary / 32)]: bit i % 32 of word i / 32 is set where token i may be picked; None
+            where all may. All masks of a step have one length.
     """
 
     params: SamplingParams
@@ -40,6 +44,7 @@ class SamplingRow(msgspec.Struct, frozen=True, kw_only=True):
     prompt_ids: Sequence[int] | Ints = ()
     output_ids: Sequence[int] | Ints = ()
     banned_ids: tuple[int, ...] = ()
+    mask: Bits | None = None
 
 
 class SamplingBatch(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +67,8 @@ class SamplingBatch(msgspec.Struct, frozen=True, kw_only=True):
         bias_values: one a bias id.
         banned_ids: tokens that must not be picked.
         banned_offsets: [n + 1].
+        mask_rows: [n]: the row's number among the masks, -1 for none.
+        masks: [m, words]: a bit a token, set where it may be picked.
     """
 
     floats: Floats
@@ -78,13 +85,26 @@ class SamplingBatch(msgspec.Struct, frozen=True, kw_only=True):
     bias_values: Floats
     banned_ids: Ints
     banned_offsets: Offsets
+    mask_rows: Ints
+    masks: Bits
 
     def __len__(self) -> int:
         return len(self.top_k)
 
     def arguments(self) -> tuple[npt.NDArray[Any], ...]:
-        """The arrays in the order of `_native.SamplingArrays`: `SamplingArrays(*batch.arguments())`."""
-        return tuple(getattr(self, name) for name in self.__struct_fields__)
+        """The arrays but for masks in the order of `_native.SamplingArrays`: `SamplingArrays(*batch.arguments())`."""
+        return tuple(getattr(self, name) for name in self.__struct_fields__[:-2])
+
+    def native(self) -> Any:
+        """`_native.SamplingArrays` of the rows.
+
+        Raises:
+            ValueError: the arrays do not fit together.
+        """
+        arrays = _native.SamplingArrays(*self.arguments())
+        if len(self.masks):
+            arrays.set_masks(self.mask_rows, self.masks)
+        return arrays
 
 
 def sampling_batch(rows: Sequence[SamplingRow]) -> SamplingBatch:
@@ -101,6 +121,7 @@ def sampling_batch(rows: Sequence[SamplingRow]) -> SamplingBatch:
     output_ids, output_offsets = _ragged(row.output_ids if _reads_output(row.params) else () for row in rows)
     bias_ids, bias_offsets = _ragged(tuple(p.logit_bias) for p in params)
     banned_ids, banned_offsets = _ragged(row.banned_ids for row in rows)
+    mask_rows, masks = _masks(rows)
     floats = [
         (
             p.temperature,
@@ -128,11 +149,13 @@ def sampling_batch(rows: Sequence[SamplingRow]) -> SamplingBatch:
         bias_values=np.array([value for p in params for value in p.logit_bias.values()], np.float32),
         banned_ids=banned_ids,
         banned_offsets=banned_offsets,
+        mask_rows=mask_rows,
+        masks=masks,
     )
 
 
 class SamplingCache:
-    """Makes the native arrays of each step, and only counts on when the same rows come again with nothing else new."""
+    """Makes the native arrays of each step; where the same rows come again, only counts on and hands over new masks."""
 
     def __init__(self) -> None:
         self._rows: Sequence[SamplingRow] = ()
@@ -142,8 +165,10 @@ class SamplingCache:
         """`_native.SamplingArrays` of the rows, good until the next call."""
         if self._same(rows):
             self._arrays.set_draw([row.draw for row in rows])
+            if any(row.mask is not None for row in rows):
+                self._arrays.set_masks(*_masks(rows))
         else:
-            self._arrays = _native.SamplingArrays(*sampling_batch(rows).arguments())
+            self._arrays = sampling_batch(rows).native()
             self._rows = () if any(map(_changes, rows)) else rows
         return self._arrays
 
@@ -152,7 +177,10 @@ class SamplingCache:
         if len(known) != len(rows) or not known:
             return False
         return all(
-            new.params is old.params and new.seed == old.seed and not new.banned_ids
+            new.params is old.params
+            and new.seed == old.seed
+            and not new.banned_ids
+            and (new.mask is None) == (old.mask is None)
             for new, old in zip(rows, known, strict=True)
         )
 
@@ -166,6 +194,16 @@ def _reads_output(params: SamplingParams) -> bool:
     return (
         params.repetition_penalty != 1.0 or params.presence_penalty != 0.0 or params.frequency_penalty != 0.0
     )
+
+
+def _masks(rows: Sequence[SamplingRow]) -> tuple[Ints, Bits]:
+    """The masks of those rows that have one, stacked, with each row's number among them, -1 for none."""
+    masks = [row.mask for row in rows if row.mask is not None]
+    numbers = np.full(len(rows), -1, np.int32)
+    if not masks:
+        return numbers, _NO_MASKS
+    numbers[[row.mask is not None for row in rows]] = range(len(masks))
+    return numbers, np.stack(masks)
 
 
 def _ragged(lists: Iterable[Sequence[int] | Ints]) -> tuple[Ints, Offsets]:

@@ -19,6 +19,7 @@ from tenfold.server.prompts import check_room
 from tenfold.server.protocol import ChatRequest
 from tenfold.server.sampling import check_common, sampling_params
 from tenfold.server.service import Service
+from tenfold.server.structured import compiled_output
 from tenfold.server.tools import check_choice, check_tools
 
 PATH = "/v1/chat/completions"
@@ -65,6 +66,7 @@ def read_job(service: Service, body: bytes) -> tuple[Job, NewParser | None]:
         max_tokens=max_tokens,
         logprobs=logprobs,
         vocab_size=engine.vocab_size,
+        structured=compiled_output(engine, request),
     )
     prompt = service.prompts.from_messages(
         request.messages,
@@ -97,11 +99,6 @@ def _check(request: ChatRequest) -> None:
         )
     if top and not request.logprobs:
         raise InvalidRequestError("top_logprobs needs logprobs to be true; set it.", param="top_logprobs")
-    if request.response_format is not None and request.response_format.type != "text":
-        raise InvalidRequestError(
-            f"response_format {request.response_format.type[:40]!r} is not supported yet; ask for text.",
-            param="response_format.type",
-        )
     if any(modality != "text" for modality in request.modalities or ()):
         raise InvalidRequestError("modalities can only be text yet; leave it out.", param="modalities")
     if request.chat_template is not None:

@@ -24,6 +24,7 @@ from tenfold.server.replies import CompletionChoice, CompletionLogprobs, Complet
 from tenfold.server.sampling import check_common, sampling_params
 from tenfold.server.service import Service
 from tenfold.server.sse import Template, event
+from tenfold.server.structured import compiled_output, may_name_one
 
 PATH = "/v1/completions"
 # The older API's own default.
@@ -38,7 +39,9 @@ def routes(service: Service) -> list[Route]:
 
     async def create(http: Request) -> Response:
         timer = service.metrics.begin()
-        job, writer = await service.prepare(lambda body: open_job(service, body, timer), http)
+        job, writer = await service.prepare(
+            lambda body: open_job(service, body, timer), http, slow=may_name_one
+        )
         return await run(service, http, job, writer)
 
     return [Route(PATH, service.endpoint(create), methods=["POST"])]
@@ -63,6 +66,7 @@ def read_job(service: Service, body: bytes) -> tuple[Job, list[str]]:
         max_tokens=max_tokens,
         logprobs=request.logprobs,
         vocab_size=engine.vocab_size,
+        structured=compiled_output(engine, request),
     )
     limit = service.settings.max_prompts
     sources = _split(request.prompt, limit)

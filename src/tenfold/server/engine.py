@@ -7,6 +7,7 @@ from typing import Protocol
 
 from tenfold.core.request import Request, RequestOutput
 from tenfold.core.stats import EngineStats
+from tenfold.core.structured_output import StructuredOutput
 from tenfold.text.chat_template import ChatTemplate
 from tenfold.text.tokenizer import Tokenizer
 
@@ -41,6 +42,12 @@ class Engine(Protocol):
     @property
     def generation_defaults(self) -> Mapping[str, float | int]:
         """Sampling parameters the model's makers recommend, by SamplingParams's names."""
+
+    def compile_structured(self, structured: StructuredOutput) -> None:
+        """Compile what a request wants, ahead of it; called in any thread, as it may take long.
+
+        Raises InvalidRequestError when it cannot be compiled.
+        """
 
     def listen(self, request: Request, hear: Callable[[list[RequestOutput]], None]) -> Callable[[], None]:
         """Run a request; returns a function that aborts it, harmless after the end.

@@ -9,6 +9,9 @@ from typing import Any
 
 import msgspec
 
+# A Raw cannot be None.
+NOT_GIVEN = msgspec.Raw(b"null")
+
 
 class StreamOptions(msgspec.Struct, kw_only=True):
     """How to stream.
@@ -20,6 +23,40 @@ class StreamOptions(msgspec.Struct, kw_only=True):
 
     include_usage: bool | None = None
     continuous_usage_stats: bool | None = None
+
+
+class JsonSchemaFormat(msgspec.Struct, kw_only=True):
+    """The JSON Schema of a reply; `schema` is kept as it was written. It is always followed, strict or not."""
+
+    schema: msgspec.Raw
+    name: str | None = None
+    description: str | None = None
+    strict: bool | None = None
+
+
+class ResponseFormat(msgspec.Struct, kw_only=True):
+    """The wanted form of the reply: text, json_object or json_schema."""
+
+    type: str
+    json_schema: JsonSchemaFormat | None = None
+
+
+class StructuredOutputs(msgspec.Struct, kw_only=True):
+    """vLLM's way to ask for a form: one of these.
+
+    Args:
+        json: a JSON Schema, or the text of one.
+        regex: a regular expression.
+        choice: texts of which the reply is one.
+        grammar: a context-free grammar.
+        json_object: any JSON object.
+    """
+
+    json: msgspec.Raw = NOT_GIVEN
+    regex: str | None = None
+    choice: list[str] | None = None
+    grammar: str | None = None
+    json_object: bool | None = None
 
 
 class GenerationRequest(msgspec.Struct, kw_only=True):
@@ -46,6 +83,12 @@ class GenerationRequest(msgspec.Struct, kw_only=True):
     ignore_eos: bool | None = None
     include_stop_str_in_output: bool | None = None
     skip_special_tokens: bool | None = None
+    response_format: ResponseFormat | None = None
+    structured_outputs: StructuredOutputs | None = None
+    guided_json: msgspec.Raw = NOT_GIVEN
+    guided_regex: str | None = None
+    guided_choice: list[str] | None = None
+    guided_grammar: str | None = None
     prompt_logprobs: int | None = None
     priority: int | None = None
     cache_salt: str | None = None
@@ -71,12 +114,6 @@ class Message(msgspec.Struct, kw_only=True):
     reasoning: str | None = None
 
 
-class ResponseFormat(msgspec.Struct, kw_only=True):
-    """The wanted form of the reply; only text is built."""
-
-    type: str
-
-
 class ChatRequest(GenerationRequest, kw_only=True):
     """Body of POST /v1/chat/completions."""
 
@@ -87,7 +124,6 @@ class ChatRequest(GenerationRequest, kw_only=True):
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
-    response_format: ResponseFormat | None = None
     modalities: list[str] | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None

@@ -7,6 +7,7 @@ from typing import Any
 
 from tenfold.core.errors import InvalidRequestError
 from tenfold.core.sampling_params import SamplingParams
+from tenfold.core.structured_output import StructuredOutput
 from tenfold.server.protocol import GenerationRequest
 
 # Fields whose names and meanings are the same in requests and in SamplingParams.
@@ -28,6 +29,7 @@ def sampling_params(
     max_tokens: int | None,
     logprobs: int | None,
     vocab_size: int,
+    structured: StructuredOutput | None = None,
 ) -> SamplingParams:
     """SamplingParams of `request`: its fields over the model's defaults over ours.
 
@@ -43,7 +45,7 @@ def sampling_params(
         values["stop"] = (stop,) if isinstance(stop, str) else tuple(stop)
     if request.stop_token_ids is not None:
         values["stop_token_ids"] = tuple(request.stop_token_ids)
-    params = SamplingParams(**values, max_tokens=max_tokens, logprobs=logprobs)
+    params = SamplingParams(**values, max_tokens=max_tokens, logprobs=logprobs, structured=structured)
     params.check(vocab_size)
     return params
 

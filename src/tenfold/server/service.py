@@ -108,6 +108,7 @@ class Service:
         request: Request,
         *,
         template: bool = False,
+        slow: Callable[[bytes], bool] = lambda body: False,
         unlimited: bool = False,
     ) -> T:
         """Read the request's body and turn it into a job by `read`.
@@ -115,11 +116,12 @@ class Service:
         Args:
             read: decodes, checks and tokenizes; runs in a thread when that may take long.
             request: whose body.
+            slow: whether `read` may take long over a body, however short.
             template: `read` renders a template, which may loop until its time is up, however short the body.
             unlimited: `read` takes texts that no model's context bounds; long ones wait for each other.
         """
         async with self.bodies.body(request) as body:
-            if len(body) <= _SHORT_BODY and not template:
+            if len(body) <= _SHORT_BODY and not template and not slow(body):
                 return read(body)
             self.check_queue()
             threads = self._long_threads if unlimited and len(body) > _SHORT_BODY else self._threads

@@ -1,6 +1,6 @@
 """The numpy twin of the native sampler: float64, whole sorts, same random numbers and tie rules.
 
-Order, as in vLLM's v1 sampler with typical_p added after min_p: raw log probabilities, banned ids,
+Order, as in vLLM's v1 sampler with typical_p added after min_p: raw log probabilities, masks, banned ids,
 logit_bias, repetition, frequency and presence penalties, temperature, min_p, typical_p, top_k, top_p, draw.
 """
 
@@ -16,6 +16,7 @@ Doubles: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int32]
 Offsets: TypeAlias = npt.NDArray[np.int64]
 Words: TypeAlias = npt.NDArray[np.uint64]
+Bits: TypeAlias = npt.NDArray[np.uint32]
 Indices: TypeAlias = npt.NDArray[np.intp]
 
 Number = TypeVar("Number", np.int32, np.float32)
@@ -29,7 +30,8 @@ class SamplingColumns(Protocol):
     """Sampling parameters of n rows, as `_native.SamplingArrays` takes them.
 
     `floats` is [n, 7]: temperature, top_p, min_p, typical_p, repetition, presence and frequency penalty.
-    Ids of row i are at offsets[i] to offsets[i + 1].
+    Ids of row i are at offsets[i] to offsets[i + 1]. Its mask is masks[mask_rows[i]], none where that is -1:
+    bit t % 32 of word t / 32 is set where token t may be picked.
     """
 
     @property
@@ -60,6 +62,10 @@ class SamplingColumns(Protocol):
     def banned_ids(self) -> Ints: ...  # noqa: D102
     @property
     def banned_offsets(self) -> Offsets: ...  # noqa: D102
+    @property
+    def mask_rows(self) -> Ints: ...  # noqa: D102
+    @property
+    def masks(self) -> Bits: ...  # noqa: D102
 
 
 def uniform(seed: int, draw: int) -> float:
@@ -156,8 +162,12 @@ def _clean(logits: Doubles) -> Doubles:
 
 
 def _edit(logits: Doubles, arrays: SamplingColumns, i: int) -> None:
-    """Bans, biases and penalties of row i, in place."""
+    """The mask, bans, biases and penalties of row i, in place."""
     repetition, presence, frequency = (float(x) for x in arrays.floats[i, 4:7])
+    if arrays.mask_rows[i] >= 0:
+        bits = np.arange(len(logits))
+        words = arrays.masks[arrays.mask_rows[i]][bits // 32]
+        logits[(words >> (bits % 32).astype(np.uint32)) & 1 == 0] = -np.inf
     logits[_slice(arrays.banned_ids, arrays.banned_offsets, i)] = -np.inf
     np.add.at(
         logits,
