@@ -255,7 +255,7 @@ def serve(
         str | None,
         typer.Option(
             metavar="FOLDER",
-            help="Where files and batches are stored.",
+            help="Where files, batches and responses are stored.",
             show_default="~/.local/state/tenfold",
             rich_help_panel=_LOGS,
         ),
@@ -264,7 +264,7 @@ def serve(
 ) -> None:
     """Serve MODEL over HTTP, with a chat page at /.
 
-    The API is OpenAI's: /v1/chat/completions, /v1/completions, /v1/models, /v1/files, /v1/batches;
+    The API is OpenAI's: /v1/chat/completions, /v1/completions, /v1/responses, /v1/models, /v1/files, /v1/batches;
     Anthropic's is at /v1/messages. There are /tokenize, /detokenize, /health, /version and /metrics too.
 
     \b

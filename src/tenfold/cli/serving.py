@@ -74,7 +74,8 @@ def _with_data_folder(server: ServerSettings) -> ServerSettings:
         writable = False
     if not writable:
         warn(
-            f"{folder} cannot be written to: files and batches are not taken. --data-dir names another folder."
+            f"{folder} cannot be written to: files and batches are not taken, responses kept in memory. "
+            "--data-dir names another folder.",
         )
         return server
     return msgspec.structs.replace(server, data_dir=str(folder))

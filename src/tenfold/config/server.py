@@ -38,7 +38,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         access_log: log a line for each request, without its contents.
         otlp_traces_endpoint: URL of an OpenTelemetry collector (OTLP over HTTP) that gets a trace of each request.
         audit_log: file that gets the same as JSON, a line a request, appended.
-        data_dir: folder for what outlives a server (files and batches); empty takes none.
+        data_dir: folder for what outlives a server (files, batches, responses); empty takes no files and no batches,
+            and keeps responses in memory.
         max_file_bytes: longest accepted file.
         max_files: files kept at once, outputs of batches not counted in.
         max_batches: batches that may be unfinished at once.

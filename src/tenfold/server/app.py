@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -19,6 +21,8 @@ from tenfold.server.gate import Gate
 from tenfold.server.messages import routes as message_routes
 from tenfold.server.messages.errors import shape_for
 from tenfold.server.request_log import REPLY_HEADERS, RequestLog
+from tenfold.server.responses import routes as responses
+from tenfold.server.responses.store import ResponseStore
 from tenfold.server.service import Service
 
 
@@ -27,10 +31,13 @@ def create_app(engine: Engine, settings: ServerSettings | None = None) -> Starle
     service = Service(engine, settings or ServerSettings())
     batches = Batches(service)
 
+    folder = service.settings.data_dir
+    store = ResponseStore(Path(folder) / "responses.sqlite3" if folder else None)
     api = [
         *chat.routes(service),
         *completions.routes(service),
         *message_routes.routes(service),
+        *responses.routes(service, store),
         *models.routes(service),
         *tokenize.routes(service),
         *batch_routes.routes(service, batches),

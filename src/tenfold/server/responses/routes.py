@@ -1,0 +1,229 @@
+"""The routes under /v1/responses."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from tenfold.core.errors import InvalidRequestError
+from tenfold.core.sampling_params import MAX_LOGPROBS
+from tenfold.server.decoding import decode
+from tenfold.server.errors import ApiError
+from tenfold.server.generation import Job, make_job, run
+from tenfold.server.parsing import NewParser
+from tenfold.server.prompts import check_room
+from tenfold.server.protocol import Message
+from tenfold.server.responses.background import Background
+from tenfold.server.responses.request import (
+    Item,
+    ResponsesRequest,
+    chat_choice,
+    chat_tools,
+    check,
+    items_of,
+    messages_of,
+    wants_logprobs,
+)
+from tenfold.server.responses.store import ResponseStore
+from tenfold.server.responses.writer import ResponseWriter
+from tenfold.server.sampling import check_common, sampling_params
+from tenfold.server.service import Service, json_response
+from tenfold.server.tools import check_choice, check_tools
+
+_decoder = msgspec.json.Decoder(ResponsesRequest)
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """A request that passed every check.
+
+    Args:
+        job: what to compute.
+        skeleton: the response's body without output, status and usage.
+        input: the request's own items.
+        previous: the response it goes on from.
+        store: whether it is kept.
+        background: whether nobody waits for it.
+        new_parser: makes what takes the reply apart; None when it is text and nothing else.
+    """
+
+    job: Job
+    skeleton: Item
+    input: list[Item]
+    previous: str | None
+    store: bool
+    background: bool
+    new_parser: NewParser | None
+
+
+def routes(service: Service, store: ResponseStore) -> list[Route]:
+    """Create, get, delete, cancel, input items, and counting an input's tokens."""
+    background: list[Background] = []  # made with the first request, when an event loop runs
+
+    async def create(http: Request) -> Response:
+        timer = service.metrics.begin()
+        ready = await service.prepare(lambda body: read(service, store, body), http, template=True)
+
+        def keep(body: Item) -> None:
+            if ready.store:
+                store.put(body, ready.previous, ready.input)
+
+        parser = ready.new_parser() if ready.new_parser is not None else None
+        writer = ResponseWriter(ready.job, ready.skeleton, timer, service.token_texts, keep, parser)
+        if not ready.background:
+            return await run(service, http, ready.job, writer)
+        return json_response(runner().start(ready.job, writer, keep))
+
+    def runner() -> Background:
+        if not background:
+            background.append(Background(service, store))
+        return background[0]
+
+    async def get(http: Request) -> Response:
+        if http.query_params.get("stream") in ("true", "1"):
+            raise InvalidRequestError("A kept response cannot be streamed; leave stream out.", param="stream")
+        return json_response((await _kept(http)).response)
+
+    async def delete(http: Request) -> Response:
+        found = http.path_params["id"]
+        await runner().cancel(found)
+        if not await asyncio.to_thread(store.delete, found):
+            raise _missing(found)
+        return json_response({"id": found, "object": "response", "deleted": True})
+
+    async def cancel(http: Request) -> Response:
+        kept = await _kept(http)
+        if not kept.response.get("background"):
+            raise InvalidRequestError(
+                "Only background responses can be cancelled; close the connection of others.", param="id"
+            )
+        await runner().cancel(kept.response["id"])
+        return json_response((await _kept(http)).response)
+
+    async def inputs(http: Request) -> Response:
+        items = (await _kept(http)).input
+        return json_response({"object": "list", "data": items, "has_more": False, **_ends(items)})
+
+    async def count(http: Request) -> Response:
+        ready = await service.prepare(lambda body: read(service, store, body), http, template=True)
+        return json_response({"object": "response.input_tokens", "input_tokens": len(ready.job.prompts[0])})
+
+    async def _kept(http: Request) -> Any:
+        runner()  # what a server before this one left unfinished is marked
+        kept = await asyncio.to_thread(store.get, http.path_params["id"])
+        if kept is None:
+            raise _missing(http.path_params["id"])
+        return kept
+
+    path = "/v1/responses"
+    return [
+        Route(path, service.endpoint(create), methods=["POST"]),
+        Route(f"{path}/input_tokens", service.endpoint(count), methods=["POST"]),
+        Route(f"{path}/{{id}}", service.endpoint(get), methods=["GET"]),
+        Route(f"{path}/{{id}}", service.endpoint(delete), methods=["DELETE"]),
+        Route(f"{path}/{{id}}/cancel", service.endpoint(cancel), methods=["POST"]),
+        Route(f"{path}/{{id}}/input_items", service.endpoint(inputs), methods=["GET"]),
+    ]
+
+
+def read(service: Service, store: ResponseStore, body: bytes) -> Prepared:
+    """Check a body and turn it into work; safe in a thread."""
+    request = decode(_decoder, body)
+    model = service.check_model(request.model)
+    check_common(request)
+    check(request)
+    top = request.top_logprobs
+    if top is not None and not 0 <= top <= MAX_LOGPROBS:
+        raise InvalidRequestError(
+            f"top_logprobs is {top}; it must be at least 0 and at most {MAX_LOGPROBS}.", param="top_logprobs"
+        )
+    engine = service.engine
+    sampling = sampling_params(
+        request,
+        defaults=engine.generation_defaults,
+        max_tokens=request.max_output_tokens,
+        logprobs=(top or 0) if wants_logprobs(request) else None,
+        vocab_size=engine.vocab_size,
+    )
+    assert request.input is not None  # check() saw to it
+    items = items_of(request.input)
+    before = store.history(request.previous_response_id) if request.previous_response_id else []
+    messages = [*messages_of(before, "previous"), *messages_of(items, "input")]
+    if request.instructions:
+        messages.insert(0, Message(role="system", content=request.instructions))
+    tools = chat_tools(request.tools or [])
+    schemas = check_tools(tools)
+    calls_tools = check_choice(chat_choice(request.tool_choice), schemas) == "auto"
+    if calls_tools:
+        service.parsing.check_template()
+    try:
+        prompt = service.prompts.from_messages(messages, tools=tools if calls_tools else None)
+    except InvalidRequestError as error:
+        param = "input" if (error.param or "").startswith("messages") else error.param
+        raise InvalidRequestError(str(error), param=param, code=error.code) from None
+    check_room(len(prompt), request.max_output_tokens, engine.max_model_len, "input")
+    new_parser, shown_ids = service.parsing.parser(
+        prompt, schemas if calls_tools else {}, parallel=request.parallel_tool_calls is not False
+    )
+    if shown_ids:
+        sampling = msgspec.structs.replace(sampling, shown_special_ids=shown_ids)
+    job = make_job(request, prefix="resp", model=model, prompts=[prompt], sampling=sampling)
+    job = msgspec.structs.replace(job, id=job.id.replace("-", "_"))
+    return Prepared(
+        job,
+        _skeleton(request, job),
+        items,
+        request.previous_response_id,
+        request.store is not False,
+        bool(request.background),
+        new_parser,
+    )
+
+
+def _skeleton(request: ResponsesRequest, job: Job) -> Item:
+    sampling = job.sampling
+    return {
+        "id": job.id,
+        "object": "response",
+        "created_at": int(time.time()),
+        "model": job.model,
+        "error": None,
+        "incomplete_details": None,
+        "instructions": request.instructions,
+        "metadata": request.metadata or {},
+        "background": bool(request.background),
+        "max_output_tokens": request.max_output_tokens,
+        "parallel_tool_calls": request.parallel_tool_calls is not False,
+        "previous_response_id": request.previous_response_id,
+        "reasoning": request.reasoning,
+        "store": request.store is not False,
+        "temperature": sampling.temperature,
+        "text": {"format": {"type": "text"}},
+        "tool_choice": request.tool_choice or "auto",
+        "tools": request.tools or [],
+        "top_logprobs": request.top_logprobs or 0,
+        "top_p": sampling.top_p,
+        "truncation": "disabled",
+        "service_tier": request.service_tier or "default",
+        "safety_identifier": request.safety_identifier,
+        "prompt_cache_key": request.prompt_cache_key,
+        "user": request.user,
+    }
+
+
+def _ends(items: list[Item]) -> dict[str, str | None]:
+    return {
+        "first_id": items[0].get("id") if items else None,
+        "last_id": items[-1].get("id") if items else None,
+    }
+
+
+def _missing(response_id: str) -> ApiError:
+    return ApiError(
+        404, f"Response with id '{response_id[:100]}' not found; it was not stored, or is gone.", param="id"
+    )
