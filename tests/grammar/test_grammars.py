@@ -179,14 +179,13 @@ def test_what_takes_too_long_is_refused_and_others_go_on(
     tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     grammars = Grammars(tokenizer, 300, compile_seconds=0.5)
-    grammars._tokens()
     release = threading.Event()
     compile_one = grammars._compile
 
-    def compile_slowly(structured: StructuredOutput) -> Any:
+    def compile_slowly(structured: StructuredOutput, tokens: Any) -> Any:
         if structured.text == "slow":
             release.wait(20)
-        return compile_one(structured)
+        return compile_one(structured, tokens)
 
     monkeypatch.setattr(grammars, "_compile", compile_slowly)
     start = time.monotonic()

@@ -80,8 +80,10 @@ class Grammars:
                 self._grammars.move_to_end(structured)
                 return known
         structured.check()
+        # Of a vocabulary of 250,000 tokens the trie takes seconds, once, which are not the grammar's.
+        tokens = self._tokens()
         compilers = self._compilers
-        task = compilers.submit(lambda: self._compile(structured))
+        task = compilers.submit(lambda: self._compile(structured, tokens))
         try:
             grammar = task.result(self._seconds)
         except TimedOut:
@@ -100,14 +102,14 @@ class Grammars:
                 self._grammars.popitem(last=False)
         return grammar
 
-    def _compile(self, structured: StructuredOutput) -> Grammar:
+    def _compile(self, structured: StructuredOutput, tokens: LLTokenizer) -> Grammar:
         # Here, as llguidance takes a tenth of a second to import and most servers never need it.
         from llguidance import LLMatcher, LLParserLimits
 
         from tenfold.grammar.source import grammar_source
 
         limits = LLParserLimits(max_lexer_states=_MAX_LEXER_STATES, verbose_errors=False)
-        start = LLMatcher(self._tokens(), grammar_source(structured), log_level=0, limits=limits)
+        start = LLMatcher(tokens, grammar_source(structured), log_level=0, limits=limits)
         start.compute_bitmask()  # what the first mask costs is paid here once, not by each completion
         if start.is_error():
             problem = one_line(start.get_error())
