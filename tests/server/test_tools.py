@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import openai
 import pytest
 
+from tenfold.config.engine import EngineSettings
+from tenfold.engine.async_engine import AsyncEngine
+from tenfold.engine.model import load_model
 from tests.server.fake_engine import FakeEngine, FakeTemplate
 from tests.server.running_server import RunningServer
 from tests.server.test_bad_input import error_of
 from tests.server.test_chat import HELLO, events, post
+from tests.tiny_models import write_tiny_gguf
 
 QWEN = "{{ tools }}<tool_call></tool_call><think></think>"
 WEATHER = {
@@ -217,3 +222,86 @@ def test_the_openai_client():
         assert sent[1]["tool_calls"][1]["function"]["arguments"] == {"city": "São Paulo"}
         assert sent[1]["reasoning_content"] == "Two cities."
         assert sent[3] == {"role": "tool", "content": "sun", "tool_call_id": calls[1].id}
+
+
+BOUNDED = {
+    "type": "function",
+    "function": {
+        "name": "set_level",
+        "parameters": {
+            "type": "object",
+            "properties": {"room": {"enum": ["kitchen", "hall"]}, "level": {"$ref": "#/$defs/level"}},
+            "required": ["room", "level"],
+            "additionalProperties": False,
+            "$defs": {"level": {"type": "integer", "minimum": 0, "maximum": 9}},
+        },
+    },
+}
+NAMED = {"type": "function", "function": {"name": "set_level"}}
+LEVEL_CALL = '{"name": "set_level", "arguments": {"room": "hall", "level": 3}}'
+
+
+@pytest.mark.parametrize(
+    ("choice", "text", "count"),
+    [(NAMED, LEVEL_CALL, 1), ("required", f"[{LEVEL_CALL}, {LEVEL_CALL}]", 2)],
+)
+def test_forced_calls(choice, text, count):
+    with serve(text, source=QWEN, opening="<think>\n") as server:
+        asked = {"tools": [WEATHER, BOUNDED], "tool_choice": choice}
+        (whole,) = post(server, **asked).json()["choices"]
+        streamed = put_together(events(post(server, stream=True, **asked).text))
+        form = json.loads(server.engine.requests[0].sampling.structured.text)
+        assert server.engine.compiled[0][0] == server.engine.requests[0].sampling.structured
+    assert whole["message"]["content"] is None
+    calls = [
+        (call["function"]["name"], call["function"]["arguments"]) for call in whole["message"]["tool_calls"]
+    ]
+    assert calls == [("set_level", '{"room": "hall", "level": 3}')] * count
+    assert [(call["name"], call["arguments"]) for call in streamed["tool_calls"]] == calls
+    assert streamed["finish_reason"] == whole["finish_reason"] == "tool_calls"
+    assert list(form["$defs"]) == ["level"]
+    assert form["type"] == ("object" if count == 1 else "array")
+
+
+def test_a_form_of_the_answer_leaves_no_calls_by_choice_but_forced_ones():
+    form = {"type": "json_object"}
+    with serve(LEVEL_CALL) as server:
+        message = post(server, tools=[BOUNDED], response_format=form).json()["choices"][0]["message"]
+        assert message == {"role": "assistant", "content": LEVEL_CALL, "refusal": None}
+        message = post(server, tools=[BOUNDED], tool_choice=NAMED, response_format=form).json()["choices"][0][
+            "message"
+        ]
+        assert len(message["tool_calls"]) == 1
+
+
+def test_definitions_of_two_tools_that_differ():
+    other = json.loads(json.dumps(BOUNDED).replace("set_level", "other").replace("9", "8"))
+    with serve() as server:
+        refused = post(server, tools=[BOUNDED, other], tool_choice="required")
+        assert (refused.status_code, error_of(refused)["param"]) == (400, "tools")
+        assert post(server, tools=[BOUNDED, other], tool_choice=NAMED).status_code == 200
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory) -> Iterator[RunningServer]:
+    folder = tmp_path_factory.mktemp("tools")
+    template = folder / "template.jinja"
+    template.write_text("{{ tools | tojson }}{% for message in messages %}{{ message.content }}{% endfor %}")
+    path = write_tiny_gguf(folder / "tiny.gguf", "llama", context=2048)
+    settings = EngineSettings(
+        threads=1, max_num_seqs=4, kv_cache_memory_bytes=1 << 24, chat_template=str(template)
+    )
+    with RunningServer(AsyncEngine(load_model(path, settings), "tiny")) as server:
+        yield server
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_model_that_knows_nothing_calls_as_it_must(tiny, seed):
+    for choice in (NAMED, "required"):
+        body = {"tools": [BOUNDED], "tool_choice": choice, "parallel_tool_calls": False, "max_tokens": 600}
+        (done,) = post(tiny, **{**body, "model": "tiny"}, seed=seed).json()["choices"]
+        assert done["finish_reason"] == "tool_calls"
+        (call,) = done["message"]["tool_calls"]
+        arguments = json.loads(call["function"]["arguments"])
+        assert arguments["room"] in ("kitchen", "hall")
+        assert arguments["level"] in range(10)

@@ -19,8 +19,8 @@ from tenfold.server.prompts import check_room
 from tenfold.server.protocol import ChatRequest
 from tenfold.server.sampling import check_common, sampling_params
 from tenfold.server.service import Service
-from tenfold.server.structured import compiled_output
-from tenfold.server.tools import check_choice, check_tools
+from tenfold.server.structured import compiled_calls, compiled_output
+from tenfold.server.tools import tooling
 
 PATH = "/v1/chat/completions"
 
@@ -52,9 +52,9 @@ def read_job(service: Service, body: bytes) -> tuple[Job, NewParser | None]:
     model = service.check_model(request.model)
     _check(request)
     engine = service.engine
-    schemas = check_tools(request.tools or [])
-    calls_tools = check_choice(request.tool_choice, schemas) == "auto"
-    if calls_tools:
+    parallel = request.parallel_tool_calls is not False
+    tools = tooling(request.tools, request.tool_choice, parallel=parallel)
+    if tools.schemas:
         service.parsing.check_template()
     max_tokens = (
         request.max_tokens if request.max_completion_tokens is None else request.max_completion_tokens
@@ -66,19 +66,17 @@ def read_job(service: Service, body: bytes) -> tuple[Job, NewParser | None]:
         max_tokens=max_tokens,
         logprobs=logprobs,
         vocab_size=engine.vocab_size,
-        structured=compiled_output(engine, request),
+        structured=compiled_calls(engine, tools) or compiled_output(engine, request),
     )
     prompt = service.prompts.from_messages(
         request.messages,
-        tools=request.tools if calls_tools else None,
+        tools=request.tools if tools.schemas else None,
         add_generation_prompt=request.add_generation_prompt is not False,
         continue_final_message=bool(request.continue_final_message),
         template_kwargs=request.chat_template_kwargs,
     )
     check_room(len(prompt), max_tokens, engine.max_model_len, "messages")
-    new_parser, shown_ids = service.parsing.parser(
-        prompt, schemas if calls_tools else {}, parallel=request.parallel_tool_calls is not False
-    )
+    new_parser, shown_ids = service.parsing.parser(prompt, tools, held=sampling.structured is not None)
     if shown_ids:
         sampling = msgspec.structs.replace(sampling, shown_special_ids=shown_ids)
     job = make_job(request, prefix="chatcmpl", model=model, prompts=[prompt], sampling=sampling)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import dataclasses
+from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from tenfold.config.server import ServerSettings
 from tenfold.core.errors import InvalidRequestError
 from tenfold.server.engine import Engine
+from tenfold.server.tools import Tooling
+from tenfold.text.parsers import generic_json
 from tenfold.text.parsers.completion_parser import CompletionParser
 from tenfold.text.parsers.registry import reasoning_format, tool_format
 
@@ -43,37 +45,46 @@ class ReplyParsing:
             )
 
     def parser(
-        self, prompt: tuple[int, ...], schemas: Mapping[str, Mapping[str, Any]], *, parallel: bool
+        self, prompt: tuple[int, ...], tools: Tooling, *, held: bool
     ) -> tuple[NewParser | None, tuple[int, ...]]:
         """Return what makes a parser for each completion of a request, and the special tokens that it must see.
 
         Args:
             prompt: the request's prompt.
-            schemas: its tools; empty when answers may have no calls.
-            parallel: whether an answer may have several calls.
+            tools: what its answers may call.
+            held: answers are held to a form, so that they are that form and nothing else.
 
         Returns:
             None, and no tokens, when answers are content and nothing else.
         """
-        tools = self.tools if schemas else None
+        if tools.forced:
+            return self._forced(tools), ()
+        form = self.tools if tools.schemas else None
         is_open: bool | None = False
-        if self.reasoning is not None:
+        if self.reasoning is not None and not held:
             end = self._tokenizer.decode(prompt[-_END_OF_PROMPT:], skip_special=False)
             is_open = self.reasoning.is_open(end)
-        if tools is None and is_open is False:
+        if held or (form is None and is_open is False):
             return None, ()
         marks = (
             *(() if is_open is False or self.reasoning is None else self.reasoning.marks),
-            *(() if tools is None else tools.marks),
+            *(() if form is None else form.marks),
         )
         special = tuple(mark for mark in dict.fromkeys(marks) if mark in self._special)
         new = partial(
             CompletionParser,
             reasoning=self.reasoning,
             is_open=is_open,
-            tools=tools,
-            schemas=schemas,
+            tools=form,
+            schemas=tools.schemas,
             special=special,
-            parallel=parallel,
+            parallel=tools.parallel,
         )
         return new, tuple(self._tokenizer.encode(mark, add_special=False)[-1] for mark in special)
+
+    def _forced(self, tools: Tooling) -> NewParser:
+        """What reads answers that are held to JSON; ids are as the model's template wants them back."""
+        form = generic_json.FORMAT
+        if self.tools is not None:
+            form = dataclasses.replace(form, new_id=self.tools.new_id)
+        return partial(CompletionParser, tools=form, schemas=tools.schemas, parallel=tools.parallel)

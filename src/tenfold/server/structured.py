@@ -10,6 +10,7 @@ from tenfold.core.errors import InvalidRequestError
 from tenfold.core.structured_output import StructuredOutput
 from tenfold.server.engine import Engine
 from tenfold.server.protocol import NOT_GIVEN, GenerationRequest, ResponseFormat, StructuredOutputs
+from tenfold.server.tools import Tooling
 
 # A body with none of these asks for none; an escape may hide the letters of a name.
 _NAMES = (b"response_format", b"structured_outputs", b"guided_", b"\\u")
@@ -34,6 +35,19 @@ def compiled_output(engine: Engine, request: GenerationRequest) -> StructuredOut
         raise InvalidRequestError(
             f"{wishes[1][0]} cannot be given beside {param}; keep one of them.", param=wishes[1][0]
         )
+    return _compiled(engine, structured, param)
+
+
+def compiled_calls(engine: Engine, tools: Tooling) -> StructuredOutput | None:
+    """The form of answers that must call a tool, compiled by `engine`; None when none must. May take long.
+
+    Raises:
+        InvalidRequestError: a tool's schema cannot be compiled.
+    """
+    return _compiled(engine, tools.form(), "tools") if tools.forced else None
+
+
+def _compiled(engine: Engine, structured: StructuredOutput, param: str) -> StructuredOutput:
     try:
         structured.check()
         engine.compile_structured(structured)

@@ -88,6 +88,17 @@ def test_the_template_hears_of_tools_and_results():
         assert with_tools == reply.usage.input_tokens + reply.usage.cache_read_input_tokens
 
 
+@pytest.mark.parametrize("choice", [{"type": "any"}, {"type": "tool", "name": "get_weather"}])
+def test_a_forced_use(choice):
+    call = '{"name": "get_weather", "arguments": {"city": "Paris"}}'
+    with serve(call) as server, connect(server) as client:
+        reply = client.messages.create(**TOOLS, tool_choice=choice)
+        form = server.engine.requests[0].sampling.structured
+    assert [(block.type, block.input) for block in reply.content] == [("tool_use", {"city": "Paris"})]
+    assert reply.stop_reason == "tool_use"
+    assert form.kind == "json_schema"
+
+
 def test_no_tools_by_choice():
     with serve(CALL % "Paris") as server, connect(server) as client:
         reply = client.messages.create(**TOOLS, tool_choice={"type": "none"})

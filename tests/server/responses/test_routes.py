@@ -246,3 +246,15 @@ def test_tools_that_cannot_be_used_are_named(tools: list[dict], choice: object, 
     with serve("x") as server:
         body = {"input": "x", "tools": tools, "tool_choice": choice}
         assert server.client.post("/v1/responses", json=body).json()["error"]["param"] == param
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "name": TOOL["name"]}])
+def test_a_forced_call(choice: object) -> None:
+    call = json.dumps({"name": TOOL["name"], "arguments": {"city": "Rome"}})
+    with serve(call) as server, client_of(server) as client:
+        reply = client.responses.create(model="fake", input="x", tools=[TOOL], tool_choice=choice)
+        form = server.engine.requests[0].sampling.structured
+    assert [(item.type, json.loads(item.arguments)) for item in reply.output] == [
+        ("function_call", {"city": "Rome"})
+    ]
+    assert form.kind == "json_schema"

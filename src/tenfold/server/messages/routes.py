@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -23,7 +22,8 @@ from tenfold.server.prompts import check_room
 from tenfold.server.protocol import GenerationRequest
 from tenfold.server.sampling import sampling_params
 from tenfold.server.service import Service, json_response
-from tenfold.server.tools import check_choice, check_tools
+from tenfold.server.structured import compiled_calls
+from tenfold.server.tools import Tooling, tooling
 
 _decoder = msgspec.json.Decoder(MessagesRequest)
 _count_decoder = msgspec.json.Decoder(CountRequest)
@@ -64,17 +64,17 @@ def open_job(service: Service, body: bytes, timer: RequestTimer) -> tuple[Job, M
         top_k=request.top_k,
         stop=request.stop_sequences,
     )
+    prompt, tools = _prompt(service, request)
+    check_room(len(prompt), request.max_tokens, engine.max_model_len, "messages")
     sampling = sampling_params(
         common,
         defaults=engine.generation_defaults,
         max_tokens=request.max_tokens,
         logprobs=None,
         vocab_size=engine.vocab_size,
+        structured=compiled_calls(engine, tools),
     )
-    prompt, schemas = _prompt(service, request)
-    check_room(len(prompt), request.max_tokens, engine.max_model_len, "messages")
-    one_call = request.tool_choice is not None and bool(request.tool_choice.disable_parallel_tool_use)
-    new_parser, shown_ids = service.parsing.parser(prompt, schemas, parallel=not one_call)
+    new_parser, shown_ids = service.parsing.parser(prompt, tools, held=sampling.structured is not None)
     if shown_ids:
         sampling = msgspec.structs.replace(sampling, shown_special_ids=shown_ids)
     job = make_job(common, prefix="msg", model=model, prompts=[prompt], sampling=sampling)
@@ -83,21 +83,22 @@ def open_job(service: Service, body: bytes, timer: RequestTimer) -> tuple[Job, M
 
 def _prompt(
     service: Service, request: CountRequest, *, unlimited: bool = False
-) -> tuple[tuple[int, ...], Mapping[str, Mapping[str, Any]]]:
-    """The request's prompt, and the schemas of the tools that the reply may use."""
-    tools = tools_of(request)
-    schemas = check_tools(tools)
-    uses_tools = check_choice(choice_of(request), schemas) == "auto"
-    if uses_tools:
+) -> tuple[tuple[int, ...], Tooling]:
+    """The request's prompt, and what its reply may call."""
+    offered = tools_of(request)
+    choice = request.tool_choice
+    one_call = choice is not None and bool(choice.disable_parallel_tool_use)
+    tools = tooling(offered, choice_of(request), parallel=not one_call)
+    if tools.schemas:
         service.parsing.check_template()
     prompt = service.prompts.from_messages(
         chat_messages(request),
-        tools=tools if uses_tools else None,
+        tools=offered if tools.schemas else None,
         continue_final_message=continues(request),
         template_kwargs=_thinking(service, request),
         unlimited=unlimited,
     )
-    return prompt, schemas if uses_tools else {}
+    return prompt, tools
 
 
 def _thinking(service: Service, request: CountRequest) -> dict[str, Any]:

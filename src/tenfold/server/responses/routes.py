@@ -34,7 +34,8 @@ from tenfold.server.responses.store import ResponseStore
 from tenfold.server.responses.writer import ResponseWriter
 from tenfold.server.sampling import check_common, sampling_params
 from tenfold.server.service import Service, json_response
-from tenfold.server.tools import check_choice, check_tools
+from tenfold.server.structured import compiled_calls
+from tenfold.server.tools import tooling
 
 _decoder = msgspec.json.Decoder(ResponsesRequest)
 
@@ -143,12 +144,18 @@ def read(service: Service, store: ResponseStore, body: bytes) -> Prepared:
             f"top_logprobs is {top}; it must be at least 0 and at most {MAX_LOGPROBS}.", param="top_logprobs"
         )
     engine = service.engine
+    offered = chat_tools(request.tools or [])
+    parallel = request.parallel_tool_calls is not False
+    tools = tooling(offered, chat_choice(request.tool_choice), parallel=parallel)
+    if tools.schemas:
+        service.parsing.check_template()
     sampling = sampling_params(
         request,
         defaults=engine.generation_defaults,
         max_tokens=request.max_output_tokens,
         logprobs=(top or 0) if wants_logprobs(request) else None,
         vocab_size=engine.vocab_size,
+        structured=compiled_calls(engine, tools),
     )
     assert request.input is not None  # check() saw to it
     items = items_of(request.input)
@@ -156,20 +163,13 @@ def read(service: Service, store: ResponseStore, body: bytes) -> Prepared:
     messages = [*messages_of(before, "previous"), *messages_of(items, "input")]
     if request.instructions:
         messages.insert(0, Message(role="system", content=request.instructions))
-    tools = chat_tools(request.tools or [])
-    schemas = check_tools(tools)
-    calls_tools = check_choice(chat_choice(request.tool_choice), schemas) == "auto"
-    if calls_tools:
-        service.parsing.check_template()
     try:
-        prompt = service.prompts.from_messages(messages, tools=tools if calls_tools else None)
+        prompt = service.prompts.from_messages(messages, tools=offered if tools.schemas else None)
     except InvalidRequestError as error:
         param = "input" if (error.param or "").startswith("messages") else error.param
         raise InvalidRequestError(str(error), param=param, code=error.code) from None
     check_room(len(prompt), request.max_output_tokens, engine.max_model_len, "input")
-    new_parser, shown_ids = service.parsing.parser(
-        prompt, schemas if calls_tools else {}, parallel=request.parallel_tool_calls is not False
-    )
+    new_parser, shown_ids = service.parsing.parser(prompt, tools, held=sampling.structured is not None)
     if shown_ids:
         sampling = msgspec.structs.replace(sampling, shown_special_ids=shown_ids)
     job = make_job(request, prefix="resp", model=model, prompts=[prompt], sampling=sampling)
