@@ -172,7 +172,8 @@ def test_kept_over_a_restart(tmp_path: Path) -> None:
         ({"input": "x", "background": True, "store": False}, "store"),
         ({"input": "x", "conversation": "c"}, "conversation"),
         ({"input": "x", "include": ["file_search_call.results"]}, "include[0]"),
-        ({"input": "x", "text": {"format": {"type": "json_object"}}}, "text.format.type"),
+        ({"input": "x", "text": {"format": {"type": "yaml"}}}, "text.format.type"),
+        ({"input": "x", "text": {"format": {"type": "json_schema", "name": "n"}}}, "text.format.schema"),
         ({"input": "x", "metadata": {str(i): "" for i in range(17)}}, "metadata"),
         ({"input": "x", "previous_response_id": "resp_no"}, "previous_response_id"),
         ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input[0].content[0]"),
@@ -258,3 +259,13 @@ def test_a_forced_call(choice: object) -> None:
         ("function_call", {"city": "Rome"})
     ]
     assert form.kind == "json_schema"
+
+
+def test_a_schema_is_told_to_the_engine() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    form = {"type": "json_schema", "name": "n", "schema": schema, "strict": True}
+    with RunningServer(FakeEngine()) as server:
+        reply = server.client.post("/v1/responses", json={"input": "x", "text": {"format": form}}).json()
+        assert reply["text"]["format"] == form
+        structured = server.engine.requests[-1].sampling.structured
+        assert (structured.kind, json.loads(structured.text)) == ("json_schema", schema)

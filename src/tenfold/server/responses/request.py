@@ -8,7 +8,14 @@ from typing import Any
 import msgspec
 
 from tenfold.core.errors import InvalidRequestError
-from tenfold.server.protocol import ContentPart, GenerationRequest, Message
+from tenfold.server.protocol import (
+    NOT_GIVEN,
+    ContentPart,
+    GenerationRequest,
+    JsonSchemaFormat,
+    Message,
+    ResponseFormat,
+)
 
 Item = dict[str, Any]
 
@@ -19,9 +26,31 @@ _INCLUDABLE = ("message.output_text.logprobs", "reasoning.encrypted_content")
 
 
 class TextFormat(msgspec.Struct, kw_only=True):
-    """The wanted form of the text."""
+    """The wanted form of the text: text, json_object, or json_schema with its name and schema."""
 
     type: str = "text"
+    name: str | None = None
+    description: str | None = None
+    schema: msgspec.Raw = NOT_GIVEN
+    strict: bool | None = None
+
+    def chat(self) -> ResponseFormat:
+        """The same in the shape of chats."""
+        if self.type != "json_schema":
+            return ResponseFormat(type=self.type)
+        if self.schema == NOT_GIVEN:
+            raise InvalidRequestError("text.format.schema is missing; give one.", param="text.format.schema")
+        return ResponseFormat(
+            type=self.type, json_schema=JsonSchemaFormat(name=self.name or "schema", schema=self.schema)
+        )
+
+    def shown(self) -> Item:
+        """The form as a response tells it."""
+        if self.type != "json_schema":
+            return {"type": self.type}
+        schema = msgspec.json.decode(self.schema)
+        told = {"name": self.name, "description": self.description, "schema": schema, "strict": self.strict}
+        return {"type": self.type, **{name: value for name, value in told.items() if value is not None}}
 
 
 class TextConfig(msgspec.Struct, kw_only=True):
@@ -98,11 +127,6 @@ def check(request: ResponsesRequest) -> None:
     if request.background and request.store is False:
         raise InvalidRequestError(
             "A background response must be stored, or nobody could ask for it.", param="store"
-        )
-    form = request.text.format if request.text is not None else None
-    if form is not None and form.type != "text":
-        raise InvalidRequestError(
-            f"text.format {form.type[:40]!r} is not supported yet; ask for text.", param="text.format.type"
         )
     for number, name in enumerate(request.include or ()):
         if name not in _INCLUDABLE:

@@ -13,6 +13,7 @@ from starlette.routing import Route
 
 from tenfold.core.errors import InvalidRequestError
 from tenfold.core.sampling_params import MAX_LOGPROBS
+from tenfold.core.structured_output import StructuredOutput
 from tenfold.server.decoding import decode
 from tenfold.server.errors import ApiError
 from tenfold.server.generation import Job, make_job, run
@@ -23,6 +24,7 @@ from tenfold.server.responses.background import Background
 from tenfold.server.responses.request import (
     Item,
     ResponsesRequest,
+    TextFormat,
     chat_choice,
     chat_tools,
     check,
@@ -34,7 +36,7 @@ from tenfold.server.responses.store import ResponseStore
 from tenfold.server.responses.writer import ResponseWriter
 from tenfold.server.sampling import check_common, sampling_params
 from tenfold.server.service import Service, json_response
-from tenfold.server.structured import compiled_calls
+from tenfold.server.structured import compiled_calls, compiled_output
 from tenfold.server.tools import tooling
 
 _decoder = msgspec.json.Decoder(ResponsesRequest)
@@ -155,7 +157,7 @@ def read(service: Service, store: ResponseStore, body: bytes) -> Prepared:
         max_tokens=request.max_output_tokens,
         logprobs=(top or 0) if wants_logprobs(request) else None,
         vocab_size=engine.vocab_size,
-        structured=compiled_calls(engine, tools),
+        structured=compiled_calls(engine, tools) or _structured(service, request),
     )
     assert request.input is not None  # check() saw to it
     items = items_of(request.input)
@@ -185,6 +187,24 @@ def read(service: Service, store: ResponseStore, body: bytes) -> Prepared:
     )
 
 
+def _format(request: ResponsesRequest) -> TextFormat:
+    return (request.text.format if request.text is not None else None) or TextFormat()
+
+
+def _structured(service: Service, request: ResponsesRequest) -> StructuredOutput | None:
+    request.response_format = _format(request).chat()
+    try:
+        return compiled_output(service.engine, request)
+    except InvalidRequestError as error:
+        param, sentence = error.param or "", str(error)
+        for chats, ours in (
+            ("response_format.json_schema.schema", "text.format.schema"),
+            ("response_format", "text.format"),
+        ):
+            param, sentence = param.replace(chats, ours), sentence.replace(chats, ours)
+        raise InvalidRequestError(sentence, param=param, code=error.code) from None
+
+
 def _skeleton(request: ResponsesRequest, job: Job) -> Item:
     sampling = job.sampling
     return {
@@ -203,7 +223,7 @@ def _skeleton(request: ResponsesRequest, job: Job) -> Item:
         "reasoning": request.reasoning,
         "store": request.store is not False,
         "temperature": sampling.temperature,
-        "text": {"format": {"type": "text"}},
+        "text": {"format": _format(request).shown()},
         "tool_choice": request.tool_choice or "auto",
         "tools": request.tools or [],
         "top_logprobs": request.top_logprobs or 0,
