@@ -55,35 +55,45 @@ nb::ndarray<nb::numpy, float> step_logits(NativeProgram& program, const Ints& to
   return to_numpy(std::move(logits), {static_cast<size_t>(input.num_logit_rows), static_cast<size_t>(program.vocab())});
 }
 
-// Returns (tokens, logprobs, tops): tops is a list with None or a list of (token, logprob) for each row.
+nb::list top_list(const std::vector<int32_t>& ids, const std::vector<float>& logprobs) {
+  nb::list top;
+  for (size_t i = 0; i < ids.size(); ++i) top.append(nb::make_tuple(ids[i], logprobs[i]));
+  return top;
+}
+
+// Returns (tokens, logprobs, tops, scores): tops is a list with None or a list of (token, logprob) for each row, scores
+// one of (logprob, rank, such a list) for each row to score. `scores` are (row, token, how many of the likeliest), flat.
 nb::tuple step(NativeProgram& program, const Ints& tokens, const Ints& counts, const Ints& starts,
                const Array<int32_t>& blocks, const std::vector<int64_t>& offsets, const Ints& logit_rows,
-               const SamplingArrays& sampling) {
-  const StepInput input = step_input(tokens, counts, starts, blocks, offsets, logit_rows);
+               const SamplingArrays& sampling, const Ints& scores) {
+  StepInput input = step_input(tokens, counts, starts, blocks, offsets, logit_rows);
   const int rows = input.num_logit_rows;
   sampling.check_vocab(program.vocab());
   if (sampling.count != rows) throw std::invalid_argument("sampling rows and logits rows do not agree.");
   std::vector<SampleParams> params;
   for (int i = 0; i < rows; ++i) params.push_back(row(sampling, i));
   std::vector<Sampled> sampled(rows);
+  if (scores.size() % 3 != 0) throw std::invalid_argument("scores are threes of row, token and count.");
+  std::vector<ScoreRow> score_rows;
+  for (size_t i = 0; i < scores.size(); i += 3) score_rows.push_back({scores[i], scores[i + 1], scores[i + 2]});
+  std::vector<Scored> scored(score_rows.size());
+  input.score_rows = score_rows.data();
+  input.num_score_rows = static_cast<int>(score_rows.size());
   {
     nb::gil_scoped_release release;
-    program.step(input, nullptr, params.data(), sampled.data());
+    program.step(input, nullptr, params.data(), sampled.data(), scored.data());
   }
   nb::list ids, logprobs, tops;
   for (int i = 0; i < rows; ++i) {
     ids.append(sampled[i].token);
     logprobs.append(sampled[i].logprob);
-    if (params[i].num_logprobs < 0) {
-      tops.append(nb::none());
-      continue;
-    }
-    nb::list top;
-    for (size_t j = 0; j < sampled[i].top_ids.size(); ++j)
-      top.append(nb::make_tuple(sampled[i].top_ids[j], sampled[i].top_logprobs[j]));
-    tops.append(top);
+    if (params[i].num_logprobs < 0) tops.append(nb::none());
+    else tops.append(top_list(sampled[i].top_ids, sampled[i].top_logprobs));
   }
-  return nb::make_tuple(ids, logprobs, tops);
+  nb::list found;
+  for (const Scored& score : scored)
+    found.append(nb::make_tuple(score.logprob, score.rank, top_list(score.top_ids, score.top_logprobs)));
+  return nb::make_tuple(ids, logprobs, tops, found);
 }
 
 nb::dict step_times(const NativeProgram& program) {
@@ -157,7 +167,7 @@ void bind_program(nb::module_& m) {
       .def("finish", &NativeProgram::finish, "vocab"_a, "max_tokens"_a, "max_logit_rows"_a, "num_blocks"_a,
            "block_size"_a)
       .def("step", &step, "tokens"_a, "counts"_a, "starts"_a, "blocks"_a, "block_offsets"_a, "logit_rows"_a,
-           "sampling"_a, "Runs a step and samples: (token ids, logprobs, top lists or None).")
+           "sampling"_a, "scores"_a = Ints{}, "Runs a step and samples; see _native.pyi for what it returns.")
       .def("step_logits", &step_logits, "tokens"_a, "counts"_a, "starts"_a, "blocks"_a, "block_offsets"_a,
            "logit_rows"_a, "Runs a step; returns raw float32 logits [logit rows, vocab].")
       .def_prop_ro("weight_bytes", &NativeProgram::weight_bytes)

@@ -51,6 +51,18 @@ void build_arrays(SamplingArrays* self, Array<float, 2> floats, Array<int32_t> t
   new (self) SamplingArrays(std::move(arrays));
 }
 
+// The likeliest tokens of all rows, side by side, padded with -1 and -inf.
+template <class Result>
+std::pair<std::vector<int32_t>, std::vector<float>> side_by_side(const std::vector<Result>& results, size_t width) {
+  std::vector<int32_t> ids(results.size() * width, -1);
+  std::vector<float> logprobs(results.size() * width, -std::numeric_limits<float>::infinity());
+  for (size_t i = 0; i < results.size(); ++i) {
+    std::copy(results[i].top_ids.begin(), results[i].top_ids.end(), ids.begin() + i * width);
+    std::copy(results[i].top_logprobs.begin(), results[i].top_logprobs.end(), logprobs.begin() + i * width);
+  }
+  return {std::move(ids), std::move(logprobs)};
+}
+
 nb::tuple sample(const std::string& isa_name, Array<float, 2> logits, const SamplingArrays& arrays) {
   const Isa isa = parse_isa(isa_name);
   const size_t rows = logits.shape(0), vocab = logits.shape(1);
@@ -71,15 +83,46 @@ nb::tuple sample(const std::string& isa_name, Array<float, 2> logits, const Samp
       width = std::max(width, picked[i].top_ids.size());
     }
   }
-  std::vector<int32_t> tokens(rows), top_ids(rows * width, -1);
-  std::vector<float> logprobs(rows), top_logprobs(rows * width, -std::numeric_limits<float>::infinity());
+  std::vector<int32_t> tokens(rows);
+  std::vector<float> logprobs(rows);
   for (size_t i = 0; i < rows; ++i) {
     tokens[i] = picked[i].token;
     logprobs[i] = picked[i].logprob;
-    std::copy(picked[i].top_ids.begin(), picked[i].top_ids.end(), top_ids.begin() + i * width);
-    std::copy(picked[i].top_logprobs.begin(), picked[i].top_logprobs.end(), top_logprobs.begin() + i * width);
   }
+  auto [top_ids, top_logprobs] = side_by_side(picked, width);
   return nb::make_tuple(to_numpy(std::move(tokens), {rows}), to_numpy(std::move(logprobs), {rows}),
+                        to_numpy(std::move(top_ids), {rows, width}),
+                        to_numpy(std::move(top_logprobs), {rows, width}));
+}
+
+nb::tuple score(const std::string& isa_name, Array<float, 2> logits, Array<int32_t> targets, int most) {
+  const Isa isa = parse_isa(isa_name);
+  const size_t rows = logits.shape(0), vocab = logits.shape(1);
+  if (rows != targets.size() || vocab > size_t(1) << 30 || most < 0)
+    throw std::invalid_argument("logits must have a row for each target, at most 2^30 columns, and most be 0 or more.");
+  for (size_t i = 0; i < rows; ++i)
+    if (targets(i) < 0 || size_t(targets(i)) >= vocab)
+      throw std::invalid_argument("target " + std::to_string(targets(i)) + " is outside the vocabulary.");
+  std::vector<Scored> scored(rows);
+  size_t width = 0;
+  {
+    nb::gil_scoped_release released;
+    SampleScratch scratch;
+    std::vector<float> values;
+    for (size_t i = 0; i < rows; ++i) {
+      values.assign(logits.data() + i * vocab, logits.data() + (i + 1) * vocab);
+      score_row(isa, values.data(), int(vocab), targets(i), most, scratch, scored[i]);
+      width = std::max(width, scored[i].top_ids.size());
+    }
+  }
+  std::vector<float> logprobs;
+  std::vector<int32_t> ranks;
+  for (const Scored& one : scored) {
+    logprobs.push_back(one.logprob);
+    ranks.push_back(one.rank);
+  }
+  auto [top_ids, top_logprobs] = side_by_side(scored, width);
+  return nb::make_tuple(to_numpy(std::move(logprobs), {rows}), to_numpy(std::move(ranks), {rows}),
                         to_numpy(std::move(top_ids), {rows, width}),
                         to_numpy(std::move(top_logprobs), {rows, width}));
 }
@@ -118,6 +161,11 @@ void bind_sampling(nb::module_& m) {
         "Returns (tokens int32 [rows], logprobs float32 [rows], top_ids int32 [rows, most], top_logprobs float32\n"
         "[rows, most]), padded with -1 and -inf. A token is -1 if all logits are NaN or -inf. ValueError if an id or\n"
         "the number of rows does not fit.");
+  m.def("score", &score, "isa"_a, "logits"_a.noconvert(), "targets"_a.noconvert(), "most"_a,
+        "How likely a token is in each row of logits, float32 [rows, vocab]; targets is int32 [rows].\n\n"
+        "Returns (logprobs float32 [rows], ranks int32 [rows], top_ids int32 [rows, most], top_logprobs float32\n"
+        "[rows, most]), padded with -1 and -inf. A rank counts the tokens at least as likely; it is 0 if all logits\n"
+        "are NaN or -inf. ValueError if shapes or targets do not fit.");
   m.def("uniform", &uniform, "seed"_a, "draw"_a, "The draw-th uniform number of a seed, float64 in [0, 1).");
 }
 

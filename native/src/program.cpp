@@ -29,11 +29,17 @@ void NativeProgram::check_input(const StepInput& in) const {
   for (int i = 0; i < in.num_logit_rows; ++i)
     if (in.logit_rows[i] < 0 || in.logit_rows[i] >= in.num_tokens)
       throw std::invalid_argument("a logits row is outside the step.");
+  for (int i = 0; i < in.num_score_rows; ++i) {
+    const ScoreRow& score = in.score_rows[i];
+    if (score.row < 0 || score.row >= in.num_tokens || score.target < 0 || score.target >= vocab_ || score.most < 0)
+      throw std::invalid_argument("a row to score is outside the step, or its token outside the vocabulary.");
+  }
 }
 
-void NativeProgram::step(const StepInput& input, float* logits_out, const SampleParams* params, Sampled* sampled) {
+void NativeProgram::step(const StepInput& input, float* logits_out, const SampleParams* params, Sampled* sampled,
+                         Scored* scored) {
   check_input(input);
-  Run run{input, {}, {}, logits_out, params, sampled};
+  Run run{input, {}, {}, logits_out, params, sampled, scored};
   if (times_.on) {
     run_profiled(run);
     return;
@@ -209,30 +215,41 @@ void NativeProgram::run_attention(const AttentionStage& stage, Run& run) {
   tenfold::attention(isa_, call, attention_scratch_, pool_);
 }
 
+// Rows to score come after the rows to sample, so that a step reads the weight as seldom as it can.
 void NativeProgram::run_logits(const LogitsStage& stage, Run& run) {
+  const StepInput& in = run.input;
   const std::vector<int> weights{stage.weight}, biases{-1};
   const Form form = weight_form(linear_kernels_, *weights_[stage.weight]);
-  for (int begin = 0; begin < run.input.num_logit_rows; begin += max_logit_rows_) {
-    const int rows = std::min(max_logit_rows_, run.input.num_logit_rows - begin);
+  const int total = in.num_logit_rows + in.num_score_rows;
+  for (int begin = 0; begin < total; begin += max_logit_rows_) {
+    const int rows = std::min(max_logit_rows_, total - begin);
     {
       Timer timer(seconds_[3]);
       logit_activations_.plan(rows);
-      for (int i = 0; i < rows; ++i)
-        logit_activations_.put(at(stage.x, run.input.logit_rows[begin + i]), stage.x.width, i, form);
+      for (int i = 0; i < rows; ++i) {
+        const int n = begin + i - in.num_logit_rows;
+        const int row = n < 0 ? in.logit_rows[begin + i] : in.score_rows[n].row;
+        logit_activations_.put(at(stage.x, row), stage.x.width, i, form);
+      }
       multiply(weights, biases, logit_activations_.view(stage.x.width), logits_.get(), vocab_, false);
       if (stage.softcap > 0.f)
         pool_.run(rows, [&](int i, int) {
           row_kernels_.softcap(logits_.get() + static_cast<size_t>(i) * vocab_, vocab_, stage.softcap);
         });
-      if (run.logits_out != nullptr)
+      const int wanted = std::min(rows, in.num_logit_rows - begin);
+      if (run.logits_out != nullptr && wanted > 0)
         std::memcpy(run.logits_out + static_cast<size_t>(begin) * vocab_, logits_.get(),
-                    static_cast<size_t>(rows) * vocab_ * sizeof(float));
+                    static_cast<size_t>(wanted) * vocab_ * sizeof(float));
     }
-    if (run.params == nullptr) continue;
     Timer timer(seconds_[4]);
     pool_.run(rows, [&](int i, int thread) {
-      sample_row(isa_, logits_.get() + static_cast<size_t>(i) * vocab_, vocab_, run.params[begin + i],
-                 *sample_scratch_[thread], run.sampled[begin + i]);
+      float* logits = logits_.get() + static_cast<size_t>(i) * vocab_;
+      SampleScratch& scratch = *sample_scratch_[thread];
+      const int n = begin + i - in.num_logit_rows;
+      if (n >= 0)
+        score_row(isa_, logits, vocab_, in.score_rows[n].target, in.score_rows[n].most, scratch, run.scored[n]);
+      else if (run.params != nullptr)
+        sample_row(isa_, logits, vocab_, run.params[begin + i], scratch, run.sampled[begin + i]);
     });
   }
 }

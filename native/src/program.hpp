@@ -57,6 +57,9 @@ struct StepTimes {
   std::vector<StageTime> stages;
 };
 
+// A row of a step whose logits say how likely a given token was, and how many of the likeliest to name.
+struct ScoreRow { int32_t row, target, most; };
+
 // One step's work, as arrays. Row r of the step belongs to the sequence whose range covers it.
 struct StepInput {
   const int32_t* tokens; int num_tokens;
@@ -66,6 +69,7 @@ struct StepInput {
   const int64_t* block_offsets;   // [num_sequences + 1]
   int num_sequences;
   const int32_t* logit_rows; int num_logit_rows;
+  const ScoreRow* score_rows = nullptr; int num_score_rows = 0;
 };
 
 class NativeProgram {
@@ -90,8 +94,10 @@ class NativeProgram {
   // Allocates buffers for max_tokens rows and max_logit_rows rows of logits, and the KV cache.
   void finish(int vocab, int max_tokens, int max_logit_rows, int num_blocks, int block_size);
 
-  // Runs a step. `logits_out` ([num_logit_rows][vocab]) and `params`/`sampled` ([num_logit_rows]) may be null.
-  void step(const StepInput& input, float* logits_out, const SampleParams* params, Sampled* sampled);
+  // Runs a step. `logits_out` ([num_logit_rows][vocab]) and `params`/`sampled` ([num_logit_rows]) may be null, and
+  // `scored` ([num_score_rows]) when there are none.
+  void step(const StepInput& input, float* logits_out, const SampleParams* params, Sampled* sampled,
+            Scored* scored = nullptr);
 
   int vocab() const { return vocab_; }
   Isa isa() const { return isa_; }

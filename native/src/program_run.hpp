@@ -38,6 +38,7 @@ struct NativeProgram::Run {
   float* logits_out;
   const SampleParams* params;
   Sampled* sampled;
+  Scored* scored;
 };
 
 }  // namespace tenfold

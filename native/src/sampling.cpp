@@ -50,9 +50,10 @@ double exponentials(const SampleKernels& kernels, const float* x, int n, float m
 // Never infinite, so that it can be written as JSON.
 float logprob(float logit, double log_total) { return float(std::max(double(logit) - log_total, double(-FLT_MAX))); }
 
-// The `most` largest logits, best first, lower ids first among equals.
+// The `most` largest logits, best first, lower ids first among equals. Result is Sampled or Scored.
+template <class Result>
 void find_top(const SampleKernels& kernels, const float* logits, int vocab, int most, double log_total,
-              std::vector<std::pair<float, int32_t>>& heap, Sampled& out) {
+              std::vector<std::pair<float, int32_t>>& heap, Result& out) {
   const auto better = [](const std::pair<float, int32_t>& a, const std::pair<float, int32_t>& b) {
     return a.first != b.first ? a.first > b.first : a.second < b.second;
   };
@@ -72,6 +73,11 @@ void find_top(const SampleKernels& kernels, const float* logits, int vocab, int 
     out.top_ids.push_back(id);
     out.top_logprobs.push_back(logprob(logit, log_total));
   }
+}
+
+double log_of_total(const SampleKernels& kernels, const float* logits, int vocab, float max,
+                    std::vector<double>& block_sums) {
+  return max + std::log(exponentials(kernels, logits, vocab, max, 1.f, nullptr, block_sums));
 }
 
 // The inverse of the distribution function over the whole vocabulary, in order of id.
@@ -139,8 +145,7 @@ void sample_row(Isa isa, float* logits, int vocab, const SampleParams& params, S
   const bool logprobs = params.num_logprobs >= 0;
   double log_total = 0;
   if (logprobs) {
-    log_total = extent.max +
-                std::log(exponentials(kernels, logits, vocab, extent.max, 1.f, nullptr, state.block_sums));
+    log_total = log_of_total(kernels, logits, vocab, extent.max, state.block_sums);
     find_top(kernels, logits, vocab, params.num_logprobs, log_total, state.top, out);
     state.raw.assign(logits, logits + vocab);
   }
@@ -151,6 +156,22 @@ void sample_row(Isa isa, float* logits, int vocab, const SampleParams& params, S
   const bool greedy = !(params.temperature >= kGreedyBelow) || (params.top_k == 1 && params.typical_p >= 1.f);
   out.token = greedy ? extent.index : draw(kernels, logits, vocab, extent.max, params, state);
   if (logprobs) out.logprob = logprob(state.raw[out.token], log_total);
+}
+
+void score_row(Isa isa, float* logits, int vocab, int32_t target, int32_t most, SampleScratch& scratch, Scored& out) {
+  const SampleKernels& kernels = sample_kernels(isa);
+  SampleScratch::State& state = scratch.state();
+  out.logprob = -FLT_MAX;
+  out.rank = 0;
+  out.top_ids.clear();
+  out.top_logprobs.clear();
+
+  const RowExtent extent = clean(kernels, logits, vocab);
+  if (extent.index < 0) return;
+  const double log_total = log_of_total(kernels, logits, vocab, extent.max, state.block_sums);
+  find_top(kernels, logits, vocab, most, log_total, state.top, out);
+  out.logprob = logprob(logits[target], log_total);
+  out.rank = kernels.tally(logits, logits, vocab, logits[target]).count;
 }
 
 }  // namespace tenfold

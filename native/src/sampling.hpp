@@ -42,6 +42,14 @@ struct Sampled {
   std::vector<float> top_logprobs;
 };
 
+// How likely a given token was, before anything but the model's own logits had a say.
+struct Scored {
+  float logprob = 0.f;             // natural log
+  int32_t rank = 0;                // how many tokens are at least as likely, itself included; 0: no logit was finite
+  std::vector<int32_t> top_ids;    // as in Sampled
+  std::vector<float> top_logprobs;
+};
+
 // Scratch of one thread.
 class SampleScratch {
  public:
@@ -55,5 +63,9 @@ class SampleScratch {
 
 // `logits` is overwritten.
 void sample_row(Isa isa, float* logits, int vocab, const SampleParams& params, SampleScratch& scratch, Sampled& out);
+
+// Scores `target` in [0, vocab) and finds the `most` likeliest tokens; the bits are those of sample_row's log
+// probabilities. NaN and infinite logits are overwritten.
+void score_row(Isa isa, float* logits, int vocab, int32_t target, int32_t most, SampleScratch& scratch, Scored& out);
 
 }  // namespace tenfold

@@ -26,6 +26,11 @@ class StepTimes(TypedDict):
     sampling: float
     stages: list[tuple[str, float, list[tuple[int, bool, float]]]]
 
+Likeliest = list[tuple[int, float]]
+# Of each sampled row the token, its log probability and, if asked for, the likeliest tokens with theirs; of each scored
+# row (scores: row, token and how many of the likeliest, flat) its log probability, its rank, and the likeliest.
+Step = tuple[list[int], list[float], list[Likeliest | None], list[tuple[float, int, Likeliest]]]
+
 class Program:
     def __init__(self, isa: str, threads: int) -> None: ...
     def add_buffer(self, width: int) -> int: ...
@@ -66,7 +71,8 @@ class Program:
         block_offsets: list[int],
         logit_rows: list[int],
         sampling: Any,
-    ) -> tuple[list[int], list[float], list[list[tuple[int, float]] | None]]: ...
+        scores: list[int] = ...,
+    ) -> Step: ...
     def step_logits(
         self,
         tokens: Sequence[int],

@@ -19,7 +19,7 @@ NUMBERS = (
     "repetition_penalty",
     "presence_penalty",
 )
-NUMBERS += ("frequency_penalty", "max_tokens", "min_tokens", "logprobs", "seed")
+NUMBERS += ("frequency_penalty", "max_tokens", "min_tokens", "logprobs", "prompt_logprobs", "seed")
 
 
 @pytest.mark.parametrize("name", NUMBERS)
@@ -32,8 +32,8 @@ def test_numbers_of_any_size_are_refused_by_name(name, value):
 
 
 def test_limits_are_said_exactly():
-    with pytest.raises(InvalidRequestError, match="at least 1 and at most 2147483647"):
-        SamplingParams(max_tokens=0).check()
+    with pytest.raises(InvalidRequestError, match="at least 0 and at most 2147483647"):
+        SamplingParams(max_tokens=-1).check()
     with pytest.raises(InvalidRequestError, match=r"top_p is 0\.0; it must be above 0 and at most 1\."):
         SamplingParams(top_p=0.0).check()
     SamplingParams(max_tokens=1, top_p=1.0, temperature=0, seed=-(2**63)).check()

@@ -27,6 +27,7 @@ def random_params(rng: random.Random, vocab: int, longest: int) -> SamplingParam
         min_tokens=0,
         ignore_eos=rng.random() < 0.5,
         logprobs=rng.choice((None, None, 0, 3)),
+        prompt_logprobs=rng.choice((None, None, 2)),
     )
 
 

@@ -11,13 +11,14 @@ import numpy as np
 
 from tenfold.config.engine import EngineSettings
 from tenfold.core.plan import StepPlan
-from tenfold.core.request import Request, RequestOutput, TokenLogprobs
+from tenfold.core.request import Request, RequestOutput
 from tenfold.engine.core import EngineCore
 from tenfold.engine.model import load_model
-from tenfold.engine.runner import Runner
+from tenfold.engine.runner import Runner, StepResult
 from tenfold.sampling.batch import SamplingRow
 
-# (completion index, how many tokens were drawn before) to a digest of the logits' bytes.
+# (completion index, how many tokens were drawn before) to a digest of the logits' bytes; (0, -1) to one of the prompt's
+# log probabilities.
 Trace = dict[tuple[int, int], bytes]
 
 
@@ -28,7 +29,7 @@ class RecordingRunner(Runner):
         super().__init__(runner.native)
         self.last: list[bytes] = []
 
-    def execute(self, plan: StepPlan, rows: Sequence[SamplingRow]) -> list[TokenLogprobs]:
+    def execute(self, plan: StepPlan, rows: Sequence[SamplingRow]) -> StepResult:
         ends = np.cumsum([len(chunk.token_ids) for chunk in plan.chunks])
         wanted = [int(end) - 1 for end, chunk in zip(ends, plan.chunks, strict=True) if chunk.sample]
         logits = self.logits(plan, wanted)
@@ -77,6 +78,9 @@ class Shape:
     ) -> None:
         for output, digest in zip(outputs, self.runner.last if outputs else (), strict=True):
             traces[output.request_id][(output.index, output.completion_tokens - 1)] = digest
+            if output.prompt_logprobs is not None:
+                scores = msgspec.msgpack.encode(output.prompt_logprobs)
+                traces[output.request_id][(0, -1)] = hashlib.blake2b(scores, digest_size=16).digest()
             text, tokens = texts[output.request_id].get(output.index, ("", ()))
             texts[output.request_id][output.index] = (text + output.text, tokens + output.token_ids)
             self.cached_tokens = max(self.cached_tokens, output.cached_tokens)

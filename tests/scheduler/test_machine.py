@@ -33,6 +33,7 @@ class FakeModel:
     def __init__(self, num_blocks, block_size):
         self.block_size = block_size
         self.slots = [[None] * block_size for _ in range(num_blocks)]
+        self.scored = []
 
     def run(self, plan, scheduler):
         written = {}
@@ -43,6 +44,12 @@ class FakeModel:
             assert chunk.token_ids == history[chunk.start : stop]
             assert chunk.sample == (stop == len(history))
             assert len(chunk.block_ids) == -(-stop // self.block_size)
+            if chunk.scoring is not None:
+                first = chunk.start + chunk.scoring.first
+                targets = chunk.scoring.targets
+                assert targets == history[first + 1 : first + 1 + len(targets)]
+                assert first + len(targets) == min(stop, seq.prompt_len - 1)
+                self.scored.append((seq.seq_id, first, first + len(targets)))
             for position in range(chunk.start):
                 held = self.slot(chunk, position)
                 assert held == (seq.salt, history[: position + 1]), (
@@ -99,6 +106,7 @@ class Traffic(RuleBasedStateMachine):
         self.frontier = {}
         self.finished = set()
         self.budget_of = {}
+        self.scored = {}
 
     @rule(
         target=live,
@@ -109,13 +117,14 @@ class Traffic(RuleBasedStateMachine):
         priority=st.integers(0, 2),
         salt=st.sampled_from(["", "tenant"]),
         max_tokens=st.sampled_from([None, None, 1, 3, 8]),
+        scores=st.sampled_from([None, None, 2]),
     )
-    def add(self, stem, length, tail, n, priority, salt, max_tokens):
+    def add(self, stem, length, tail, n, priority, salt, max_tokens, scores):
         # Few distinct tokens and stems, so that prefixes are often shared, wholly or in part.
         prompt = [stem] * length + [7] * tail
         group = []
         for index in range(n):
-            sampling = SamplingParams(max_tokens=max_tokens, n=n)
+            sampling = SamplingParams(max_tokens=max_tokens, n=n, prompt_logprobs=scores)
             group.append(
                 Sequence(
                     seq_id=self.next_id,
@@ -188,7 +197,11 @@ class Traffic(RuleBasedStateMachine):
                 "the first in rank makes no progress"
             )
             self.check_priorities(before, plan)
+        self.model.scored = []
         self.model.run(plan, scheduler)
+        for seq_id, first, end in self.model.scored:
+            assert first == self.scored.get(seq_id, 0), "a row is scored twice, or skipped"
+            self.scored[seq_id] = end
         for chunk in plan.chunks:
             start = self.frontier.get(chunk.seq_id)
             assert start is None or start == chunk.start, "a token is computed twice, or skipped"
@@ -203,6 +216,9 @@ class Traffic(RuleBasedStateMachine):
             if seq is not None:
                 assert seq.num_computed == self.frontier[chunk.seq_id]
                 assert seq.cached_tokens < seq.prompt_len and seq.cached_tokens % self.kv.block_size == 0
+                wanted = seq.sampling.prompt_logprobs is not None and seq.index == 0
+                if chunk.sample and wanted:
+                    assert self.scored.get(seq.seq_id, 0) == seq.prompt_len - 1
                 if len(seq.output_ids) >= self.budget_of[chunk.seq_id]:
                     scheduler.finish(chunk.seq_id)
                     self.finished.add(chunk.seq_id)

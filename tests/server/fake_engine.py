@@ -27,6 +27,10 @@ class FakeTokenizer:
     """Bytes, four special tokens and two words."""
 
     vocab_size = VOCAB_SIZE
+    add_bos = True
+    bos_id = BOS
+    eos_ids = (257,)
+    space_prefix = False
     special_texts = tuple(_WORDS[token].decode() for token in sorted(_SPECIAL))
 
     def __init__(self) -> None:
@@ -63,8 +67,13 @@ class FakeTokenizer:
         kept = (token for token in ids if not (skip_special and token in _SPECIAL))
         return b"".join(_WORDS.get(token, b"") or bytes([token]) for token in kept).decode("utf-8", "replace")
 
-    def token_bytes(self, token_id: int) -> bytes:
+    def token_bytes(self, token_id: int, *, skip_special: bool = False) -> bytes:
+        if skip_special and token_id in _SPECIAL:
+            return b""
         return _WORDS.get(token_id) or bytes([token_id])
+
+    def is_special(self, token_id: int) -> bool:
+        return token_id in _SPECIAL
 
     def token_text(self, token_id: int) -> str:
         return (_WORDS.get(token_id) or bytes([token_id])).decode("utf-8", "replace")
@@ -110,6 +119,7 @@ class FakeEngine:
         fail_after: raise `error` after so many tokens of a completion.
         error: what to raise.
         burst: tokens handed out at once, as when a step of an engine made several.
+        backwards: the last of a prompt's completions comes first.
     """
 
     def __init__(
@@ -121,6 +131,7 @@ class FakeEngine:
         fail_after: int | None = None,
         error: Exception | None = None,
         burst: int = 1,
+        backwards: bool = False,
         max_model_len: int = 512,
         max_waiting: int = 1024,
         defaults: Mapping[str, float | int] | None = None,
@@ -143,6 +154,7 @@ class FakeEngine:
         self.num_waiting = 0
         self._text, self._delay, self._max_running = text, delay, max_running
         self._fail_after, self._error, self._burst = fail_after, error, burst
+        self._backwards = backwards
         self._prompts: set[tuple[int, ...]] = set()
         self._prompt_tokens = self._generation_tokens = self._hits = 0
 
@@ -229,6 +241,8 @@ class FakeEngine:
         self._prompt_tokens += len(prompt)
         self._hits += cached
         flows = [self._completion(request, index, cached) for index in range(request.sampling.n)]
+        if self._backwards:
+            flows.reverse()
         emitted = 0
         while flows:
             for flow in list(flows):
@@ -261,6 +275,18 @@ class FakeEngine:
         data = list(text.encode())
         room = len(data) if sampling.max_tokens is None else min(sampling.max_tokens, len(data))
         now = time.perf_counter()
+        scores = _prompt_logprobs(request) if index == 0 else None
+        if room == 0:
+            yield RequestOutput(
+                request_id=request.request_id,
+                index=index,
+                prompt_logprobs=scores,
+                finish_reason="length",
+                prompt_tokens=len(request.prompt_token_ids),
+                cached_tokens=cached,
+                queued_at=now,
+                scheduled_at=now,
+            )
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         for number, token in enumerate(data[:room]):
             last = number + 1 == room
@@ -270,13 +296,14 @@ class FakeEngine:
                     (rival % 256, -float(rank))
                     for rank, rival in enumerate(range(token, token + sampling.logprobs))
                 )
-                logprobs = (TokenLogprobs(token, -0.5, top),)
+                logprobs = (TokenLogprobs(token, -0.5 - 0.25 * (index == 1), top),)
             yield RequestOutput(
                 request_id=request.request_id,
                 index=index,
                 text=decoder.decode(bytes([token]), last),
                 token_ids=(token,),
                 logprobs=logprobs,
+                prompt_logprobs=scores if number == 0 else None,
                 finish_reason=("stop" if room == len(data) else "length") if last else None,
                 stop_reason=stop_reason if last and room == len(data) else None,
                 prompt_tokens=len(request.prompt_token_ids),
@@ -285,3 +312,14 @@ class FakeEngine:
                 queued_at=now,
                 scheduled_at=now,
             )
+
+
+def _prompt_logprobs(request: Request) -> tuple[TokenLogprobs, ...] | None:
+    """Of each token after the first: one millionth of its place, and its successors as the likeliest."""
+    most = request.sampling.prompt_logprobs
+    if most is None:
+        return None
+    return tuple(
+        TokenLogprobs(token, -place / 1e6, tuple((token + 1 + i, -float(i)) for i in range(most)), rank=7)
+        for place, token in enumerate(request.prompt_token_ids[1:], 1)
+    )

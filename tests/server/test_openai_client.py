@@ -48,9 +48,31 @@ def test_completions(client):
     assert "".join(chunk.choices[0].text for chunk in chunks) == "The"
 
 
+def test_completions_with_the_prompts_probabilities(client):
+    reply = client.completions.create(
+        model="fake",
+        prompt="hello",
+        max_tokens=0,
+        logprobs=1,
+        echo=True,
+        extra_body={"prompt_logprobs": 1, "return_token_ids": True},
+    )
+    (choice,) = reply.choices
+    assert (choice.text, choice.finish_reason) == ("hello", "length")
+    assert choice.logprobs.tokens == ["<s>", "hello"]
+    assert choice.logprobs.token_logprobs == [None, -1e-6]
+    assert choice.prompt_logprobs[1]["260"]["rank"] == 7
+    assert (choice.prompt_token_ids, choice.token_ids) == ([256, 260], [])
+    best = client.completions.create(model="fake", prompt="a", max_tokens=3, n=2, best_of=3)
+    assert [choice.text for choice in best.choices] == ["The", "2: "]
+
+
 def test_models(client):
     assert [model.id for model in client.models.list()] == ["fake"]
     assert client.models.retrieve("fake").id == "fake"
+    with pytest.raises(openai.NotFoundError) as missing:
+        client.models.retrieve("other")
+    assert missing.value.code == "model_not_found"
 
 
 def test_errors_become_its_exceptions(client):

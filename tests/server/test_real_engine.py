@@ -66,6 +66,43 @@ def test_stream_says_the_same(real, fields):
             assert all(len(entry["top_logprobs"]) == 4 for entry in entries)
 
 
+@pytest.mark.parametrize("prompt", ["naïve café 🙂 — done", ["one", "two 🙂"], [[5, 9, 200, 7], [200]]])
+def test_echo_with_logprobs_streamed_or_not(real, prompt):
+    body = {
+        "prompt": prompt,
+        "echo": True,
+        "logprobs": 2,
+        "n": 2,
+        "temperature": 1,
+        "seed": 3,
+        "max_tokens": 9,
+    }
+    body["ignore_eos"] = True
+    choices = real.client.post(TEXT, json=body).json()["choices"]
+    chunks = events(real.client.post(TEXT, json={**body, "stream": True}).text)
+    for choice in choices:
+        arrays = choice["logprobs"]
+        own = [c for chunk in chunks for c in chunk["choices"] if c["index"] == choice["index"]]
+        assert "".join(c["text"] for c in own) == choice["text"]
+        for name, values in arrays.items():
+            assert [value for c in own for value in c["logprobs"][name]] == values
+        assert arrays["token_logprobs"][0] is None
+        assert all(value <= 0 for value in arrays["token_logprobs"][1:])
+        names = {text for text in real.engine.tokenizer.special_texts if text in arrays["tokens"]}
+        assert "".join(token for token in arrays["tokens"] if token not in names) == choice["text"]
+        places = zip(arrays["tokens"], arrays["text_offset"], strict=True)
+        assert all(token in names or choice["text"][at:].startswith(token) for token, at in places)
+
+
+def test_echoed_tokens_have_the_probabilities_they_were_drawn_with(real):
+    body = {"prompt": [5, 9, 200, 7], "temperature": 0, "max_tokens": 8, "logprobs": 1, "ignore_eos": True}
+    made = real.client.post(TEXT, json={**body, "return_token_ids": True}).json()["choices"][0]
+    again = {**body, "prompt": [*body["prompt"], *made["token_ids"]], "max_tokens": 0, "echo": True}
+    arrays = real.client.post(TEXT, json=again).json()["choices"][0]["logprobs"]
+    assert arrays["token_logprobs"][4:] == made["logprobs"]["token_logprobs"]
+    assert arrays["top_logprobs"][4:] == made["logprobs"]["top_logprobs"]
+
+
 def test_a_stop_string_from_its_own_text(real):
     text = real.client.post(CHAT, json=CHATTING).json()["choices"][0]["message"]["content"]
     stop = text[5:8]

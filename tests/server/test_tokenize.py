@@ -1,4 +1,4 @@
-"""/tokenize, /detokenize, /v1/models, /health, /version."""
+"""/tokenize, /detokenize, /tokenizer_info, /v1/models, /health, /version."""
 
 from __future__ import annotations
 
@@ -30,6 +30,15 @@ def test_detokenize_gives_the_text_back(shared):
     refused = shared.client.post("/detokenize", json={"tokens": [1, 9999]})
     assert refused.status_code == 400
     assert refused.json()["error"]["param"] == "tokens[1]"
+
+
+def test_the_tokenizer_tells_its_ends(shared):
+    assert shared.client.get("/tokenizer_info").json() == {
+        "bos_token": "<s>",
+        "eos_token": "</s>",
+        "add_bos_token": True,
+        "model_max_length": 512,
+    }
 
 
 def test_models_and_aliases():

@@ -5,6 +5,20 @@ from __future__ import annotations
 import msgspec
 
 
+class Scoring(msgspec.Struct, frozen=True):
+    """Rows of a chunk whose logits say how likely a given token was: the prompt's next one.
+
+    Args:
+        first: number of the first of these rows, counted from the chunk's start; the others follow it.
+        targets: the token asked for, of each row.
+        most: how many of the likeliest tokens to name besides.
+    """
+
+    first: int
+    targets: tuple[int, ...]
+    most: int
+
+
 class ScheduledChunk(msgspec.Struct, frozen=True):
     """Consecutive tokens of one sequence to compute in this step.
 
@@ -14,6 +28,7 @@ class ScheduledChunk(msgspec.Struct, frozen=True):
         token_ids: the tokens at positions start, start + 1, ...
         block_ids: the sequence's KV blocks, covering positions 0 to start + len(token_ids).
         sample: true when the chunk reaches the sequence's last known token, so that a next token is sampled.
+        scoring: the rows of prompt tokens to score, if any.
     """
 
     seq_id: int
@@ -21,6 +36,7 @@ class ScheduledChunk(msgspec.Struct, frozen=True):
     token_ids: tuple[int, ...]
     block_ids: tuple[int, ...]
     sample: bool
+    scoring: Scoring | None = None
 
 
 class StepPlan(msgspec.Struct, frozen=True):

@@ -30,17 +30,19 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TokenLogprobs(msgspec.Struct, frozen=True):
-    """Natural-log probabilities for one sampled token, from the model's raw logits.
+    """Natural-log probabilities for one sampled token, or one of the prompt, from the model's raw logits.
 
     Args:
-        token_id: the sampled token.
+        token_id: the token.
         logprob: its log probability.
         top: (token id, log probability) of the likeliest tokens, best first.
+        rank: of a prompt's token, how many tokens are at least as likely, itself included; else 0.
     """
 
     token_id: int
     logprob: float
     top: tuple[tuple[int, float], ...] = ()
+    rank: int = 0
 
 
 class RequestOutput(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +54,8 @@ class RequestOutput(msgspec.Struct, frozen=True, kw_only=True):
         text: the new text (may be empty while bytes of a character or a possible stop string are held back).
         token_ids: the new tokens.
         logprobs: one entry a new token, when the request asked for them.
+        prompt_logprobs: one entry for each of the prompt's tokens after the first, on the first output of the
+            request's completion 0, when the request asked for them.
         finish_reason: set on the completion's last output.
         stop_reason: the stop string or stop token id that ended it, if one did.
         prompt_tokens: tokens in the prompt.
@@ -67,6 +71,7 @@ class RequestOutput(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
     token_ids: tuple[int, ...] = ()
     logprobs: tuple[TokenLogprobs, ...] | None = None
+    prompt_logprobs: tuple[TokenLogprobs, ...] | None = None
     finish_reason: FinishReason | None = None
     stop_reason: str | int | None = None
     prompt_tokens: int = 0

@@ -33,12 +33,13 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
         frequency_penalty: subtracted for every occurrence in the output.
         logit_bias: token id to a number added to its logit, 1,024 at most.
         seed: same seed, same text, whatever else runs; None draws a seed at admission.
-        max_tokens: bound on output tokens; None is up to the model's context length.
+        max_tokens: bound on output tokens; None is up to the model's context length, 0 computes the prompt alone.
         min_tokens: end and stop tokens are banned until this many tokens are out.
         stop: strings that end the output; they are not returned unless include_stop_str_in_output.
         stop_token_ids: token ids that end the output, besides the model's own end tokens.
         ignore_eos: do not end at the model's end tokens.
         logprobs: None for none, else how many top alternatives to return per token (0 to 20).
+        prompt_logprobs: the same for the prompt's tokens, all but the first.
         include_stop_str_in_output: return the stop string too.
         skip_special_tokens: leave special tokens out of the text.
         shown_special_ids: special tokens that are in the text even so.
@@ -62,6 +63,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     stop_token_ids: tuple[int, ...] = ()
     ignore_eos: bool = False
     logprobs: int | None = None
+    prompt_logprobs: int | None = None
     include_stop_str_in_output: bool = False
     skip_special_tokens: bool = True
     shown_special_ids: tuple[int, ...] = ()
@@ -88,7 +90,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
         _in_range("presence_penalty", self.presence_penalty, -2.0, 2.0)
         _in_range("frequency_penalty", self.frequency_penalty, -2.0, 2.0)
         if self.max_tokens is not None:
-            _in_range("max_tokens", self.max_tokens, 1, 2**31 - 1)
+            _in_range("max_tokens", self.max_tokens, 0, 2**31 - 1)
         _in_range("min_tokens", self.min_tokens, 0, 2**31 - 1)
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             raise InvalidRequestError(
@@ -97,6 +99,8 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
             )
         if self.logprobs is not None:
             _in_range("logprobs", self.logprobs, 0, MAX_LOGPROBS)
+        if self.prompt_logprobs is not None:
+            _in_range("prompt_logprobs", self.prompt_logprobs, 0, MAX_LOGPROBS)
         if self.seed is not None:
             _in_range("seed", self.seed, -(2**63), 2**63 - 1)
         if len(self.stop) > MAX_STOP_STRINGS:

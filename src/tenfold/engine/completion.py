@@ -44,6 +44,7 @@ class Completion:
         params = request.sampling
         # Read at every token under this penalty, so converted once.
         self.penalized_ids = array("i", request.prompt_token_ids) if params.repetition_penalty != 1 else ()
+        self.prompt_logprobs: list[TokenLogprobs] = []  # gathered chunk by chunk, given with the first output
         self._ends = frozenset(params.stop_token_ids)
         if not params.ignore_eos:
             self._ends |= frozenset(tokenizer.eos_ids)
@@ -84,6 +85,8 @@ class Completion:
         text = ""
         if token < 0:
             return self.end("error", error=self._nothing_left())
+        if self._max_tokens == 0:  # only the prompt was wanted
+            return self._output("", (), sampled, "length", None)
         early = self.count <= self.request.sampling.min_tokens
         if token in self._ends and not early:
             reason = "stop"
@@ -131,19 +134,27 @@ class Completion:
         stop_reason: str | int | None,
         error: str | None = None,
     ) -> RequestOutput:
-        wants = self.request.sampling.logprobs is not None
+        params = self.request.sampling
+        scored = sampled is not None and self.count == 1 and params.prompt_logprobs is not None
         return RequestOutput(
             request_id=self.request.request_id,
             index=self.sequence.index,
             text=text,
             token_ids=token_ids,
-            logprobs=(sampled,) if wants and sampled is not None else None,
+            logprobs=(sampled,)
+            if sampled is not None and token_ids and params.logprobs is not None
+            else None,
+            prompt_logprobs=self._take_prompt_logprobs() if scored and self.sequence.index == 0 else None,
             finish_reason=reason,
             stop_reason=stop_reason,
             prompt_tokens=len(self.request.prompt_token_ids),
             cached_tokens=self.sequence.cached_tokens,
-            completion_tokens=self.count,
+            completion_tokens=min(self.count, self._max_tokens),
             error=error,
             queued_at=self.queued_at,
             scheduled_at=self.scheduled_at,
         )
+
+    def _take_prompt_logprobs(self) -> tuple[TokenLogprobs, ...]:
+        entries, self.prompt_logprobs = tuple(self.prompt_logprobs), []
+        return entries

@@ -18,6 +18,7 @@ from tenfold.core.request import Request, RequestOutput, TokenLogprobs
 from tenfold.core.stats import EngineStats
 from tenfold.engine.completion import Completion
 from tenfold.engine.model import Model
+from tenfold.engine.runner import StepResult
 from tenfold.kv.manager import KVManager
 from tenfold.sampling.batch import SamplingRow
 from tenfold.scheduler.config import SchedulerConfig
@@ -215,17 +216,20 @@ class EngineCore:
                     self._completions[chunk.seq_id].scheduled_at = now
         return plan
 
-    def _execute(self, plan: StepPlan, sampling: list[Completion]) -> list[TokenLogprobs]:
+    def _execute(self, plan: StepPlan, sampling: list[Completion]) -> StepResult:
         return self.model.runner.execute(plan, [_sampling_row(completion) for completion in sampling])
 
-    def _account(
-        self, plan: StepPlan, sampling: list[Completion], sampled: list[TokenLogprobs]
-    ) -> list[RequestOutput]:
+    def _account(self, plan: StepPlan, sampling: list[Completion], result: StepResult) -> list[RequestOutput]:
         """Tell the scheduler what was computed, and turn the tokens into outputs."""
         self._steps += 1
         results = {
-            completion.sequence.seq_id: token for completion, token in zip(sampling, sampled, strict=True)
+            completion.sequence.seq_id: token
+            for completion, token in zip(sampling, result.sampled, strict=True)
         }
+        if result.scored:
+            scoring = (chunk.seq_id for chunk in plan.chunks if chunk.scoring is not None)
+            for seq_id, entries in zip(scoring, result.scored, strict=True):
+                self._completions[seq_id].prompt_logprobs += entries
         self.scheduler.update(plan, {seq_id: token.token_id for seq_id, token in results.items()})
         return [self._deliver(completion, results[completion.sequence.seq_id]) for completion in sampling]
 

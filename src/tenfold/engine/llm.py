@@ -35,10 +35,14 @@ class CompletionResult(msgspec.Struct, kw_only=True):
 
 
 class GenerationResult(msgspec.Struct, kw_only=True):
-    """What became of one prompt: its n completions, best read by `.text` when n is 1."""
+    """What became of one prompt: its n completions, best read by `.text` when n is 1.
+
+    `prompt_logprobs`, if asked for, has an entry for each of the prompt's tokens after the first.
+    """
 
     prompt_token_ids: tuple[int, ...]
     cached_tokens: int = 0
+    prompt_logprobs: list[TokenLogprobs] | None = None
     outputs: list[CompletionResult] = msgspec.field(default_factory=list)
 
     @property
@@ -195,3 +199,5 @@ def _collect(result: GenerationResult, output: RequestOutput) -> None:
     completion.finish_reason = output.finish_reason
     completion.stop_reason = output.stop_reason
     result.cached_tokens = output.cached_tokens
+    if output.prompt_logprobs is not None:
+        result.prompt_logprobs = list(output.prompt_logprobs)

@@ -27,7 +27,7 @@ from tenfold.program.program import Program
 from tenfold.text.chat_template import MAX_SOURCE_CHARS, ChatTemplate
 from tenfold.text.tokenizer import Tokenizer
 
-# Logits are computed for this many sampled rows at a time, which bounds their buffer for large vocabularies.
+# Logits are computed for this many rows at a time, which bounds their buffer for large vocabularies.
 MAX_LOGIT_ROWS = 32
 DEFAULT_KV_BYTES = 2 << 30
 MAX_BLOCK_SIZE = 4096
@@ -121,7 +121,7 @@ def load_model(
     tensors = checkpoint.tensors
     native = Lowering(program, lambda name: _Stored(tensors[name]), isa, threads, progress).run(
         max_tokens=settings.max_num_batched_tokens,
-        max_logit_rows=min(MAX_LOGIT_ROWS, settings.max_num_seqs),
+        max_logit_rows=min(MAX_LOGIT_ROWS, settings.max_num_batched_tokens),
         num_blocks=num_blocks,
         block_size=settings.block_size,
     )

@@ -7,6 +7,7 @@ from collections.abc import Sequence as Items
 from itertools import accumulate
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -17,8 +18,19 @@ from tenfold.core.request import TokenLogprobs
 from tenfold.sampling.batch import SamplingCache, SamplingRow
 
 _Table = tuple[tuple[int, ...], npt.NDArray[np.int32]]
-# Of each sampled row: the token, its log probability, the likeliest tokens with theirs.
-_Sampled = tuple[list[int], list[float], list[list[tuple[int, float]] | None]]
+
+
+class StepResult(msgspec.Struct, frozen=True):
+    """What a step gave, both in the plan's order.
+
+    Args:
+        sampled: the token of each chunk with `sample` set; an id of -1 means that no token had a finite logit.
+            `logprob` and `top` are filled where the row asked for log probabilities.
+        scored: of each chunk with `scoring`, one entry a row.
+    """
+
+    sampled: list[TokenLogprobs]
+    scored: list[list[TokenLogprobs]]
 
 
 class Runner:
@@ -37,16 +49,12 @@ class Runner:
         self._sampling = SamplingCache()
         self._process = os.getpid()
 
-    def execute(self, plan: StepPlan, rows: Items[SamplingRow]) -> list[TokenLogprobs]:
-        """Compute a step and sample one token for each chunk with `sample` set, in the plan's order.
+    def execute(self, plan: StepPlan, rows: Items[SamplingRow]) -> StepResult:
+        """Compute a step, sample one token for each chunk with `sample` set, and score what is to be scored.
 
         Args:
             plan: what to compute; at least one chunk.
             rows: how to sample, one for each sampling chunk.
-
-        Returns:
-            The sampled tokens; a token id of -1 means that no token had a finite logit. `logprob` and `top` are filled
-            where the row asked for log probabilities.
 
         Raises:
             EngineError: the process was forked since the model was loaded; the compute threads stayed behind.
@@ -55,20 +63,37 @@ class Runner:
             raise EngineError(
                 "The model was loaded before this process was forked; load it again in this process."
             )
-        return self._results(self._compute(self._inputs(plan, rows)))
+        return self._results(plan, self._compute(self._inputs(plan, rows)))
 
     def _inputs(self, plan: StepPlan, rows: Items[SamplingRow]) -> tuple[Any, ...]:
         """The arguments of the native step."""
-        return *self._arrays(plan.chunks), self._sampling.arrays(rows)
+        inputs = *self._arrays(plan.chunks), self._sampling.arrays(rows)
+        scores = _scores(plan.chunks)
+        return (*inputs, scores) if scores else inputs
 
-    def _compute(self, inputs: tuple[Any, ...]) -> _Sampled:
+    def _compute(self, inputs: tuple[Any, ...]) -> _native.Step:
         return self.native.step(*inputs)
 
-    def _results(self, sampled: _Sampled) -> list[TokenLogprobs]:
-        return [
+    def _results(self, plan: StepPlan, made: _native.Step) -> StepResult:
+        tokens, logprobs, tops, scores = made
+        sampled = [
             TokenLogprobs(token, logprob, tuple(top) if top is not None else ())
-            for token, logprob, top in zip(*sampled, strict=True)
+            for token, logprob, top in zip(tokens, logprobs, tops, strict=True)
         ]
+        scored = []
+        if scores:
+            entries = iter(scores)
+            for chunk in plan.chunks:
+                if chunk.scoring is not None:
+                    scored.append(
+                        [
+                            TokenLogprobs(target, logprob, tuple(top), rank)
+                            for target, (logprob, rank, top) in zip(
+                                chunk.scoring.targets, entries, strict=False
+                            )
+                        ]
+                    )
+        return StepResult(sampled, scored)
 
     def logits(self, plan: StepPlan, rows: Items[int]) -> npt.NDArray[np.float32]:
         """Compute a step and return raw float32 logits (len(rows), vocab) of the step's rows with these numbers."""
@@ -100,3 +125,15 @@ class Runner:
         if known is not None and known[0] is chunk.block_ids:
             return known
         return chunk.block_ids, np.asarray(chunk.block_ids, dtype=np.int32)
+
+
+def _scores(chunks: Items[ScheduledChunk]) -> list[int]:
+    """The step's rows to score, as the native step takes them: row, token and how many of the likeliest, flat."""
+    scores: list[int] = []
+    start = 0
+    for chunk in chunks:
+        if chunk.scoring is not None:
+            for row, target in enumerate(chunk.scoring.targets, start + chunk.scoring.first):
+                scores += (row, target, chunk.scoring.most)
+        start += len(chunk.token_ids)
+    return scores

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from tenfold.core.plan import StepPlan
-from tenfold.core.request import TokenLogprobs
-from tenfold.engine.runner import Runner
+from tenfold.engine.runner import Runner, StepResult
 from tenfold.lab.roofline import Chunk
 from tenfold.sampling.batch import SamplingRow
 
@@ -28,14 +27,14 @@ class TimedRunner(Runner):
         super().__init__(runner.native)
         self.steps: list[TimedStep] = []
 
-    def execute(self, plan: StepPlan, rows: Sequence[SamplingRow]) -> list[TokenLogprobs]:
+    def execute(self, plan: StepPlan, rows: Sequence[SamplingRow]) -> StepResult:
         """Compute a step as Runner does, and note it."""
         begin = time.perf_counter()
-        tokens = super().execute(plan, rows)
+        result = super().execute(plan, rows)
         seconds = time.perf_counter() - begin
         chunks = tuple(Chunk(c.start, len(c.token_ids), c.sample) for c in plan.chunks)
         self.steps.append(TimedStep(chunks, seconds))
-        return tokens
+        return result
 
     def take(self) -> list[TimedStep]:
         """Return the record so far and begin a new one."""

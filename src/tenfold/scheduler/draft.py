@@ -85,5 +85,5 @@ class StepDraft:
                 left -= size
                 stop = start + size
                 table = seq.held_lease().block_ids[: -(-stop // self.block_size)]
-                token_ids = seq.tokens(start, stop)
-                chunks.append(ScheduledChunk(seq.seq_id, start, token_ids, table, size == remaining))
+                token_ids, scoring = seq.tokens(start, stop), seq.scoring(start, stop)
+                chunks.append(ScheduledChunk(seq.seq_id, start, token_ids, table, size == remaining, scoring))

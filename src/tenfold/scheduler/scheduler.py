@@ -45,6 +45,9 @@ class Scheduler:
     A waiting sequence whose next full block is just being computed by a running sequence waits for it, to
     share the block rather than compute it twice. It does not wait for one of a less important priority.
 
+    A sequence whose prompt is scored computes all rows to be scored itself, whatever is cached; its blocks are shared
+    like any other's.
+
     Args:
         config: the limits.
         kv: the KV blocks; nobody else may lease from it.
@@ -174,6 +177,8 @@ class Scheduler:
                 continue
             computed = chunk.start + len(chunk.token_ids)
             seq.num_computed = computed
+            if chunk.scoring is not None:
+                seq.num_scored = min(computed, seq.num_to_score)
             if seq.chain is not None and computed >= (seq.lease.published + 1) * block_size:
                 seq.hash_to(computed)
                 published = self.kv.publish(seq.lease, seq.chain, computed)
@@ -267,6 +272,8 @@ class Scheduler:
         """The running sequence whose computation of its next full block a waiting one should wait for."""
         if seq.chain is None or not len(self._in_flight):
             return None
+        if seq.num_scored < seq.num_to_score:  # it needs its own rows
+            return None
         if seq.held_by is not None and (leader := self._worth_waiting(seq, seq.held_by)) is not None:
             return leader
         seq.held_by = None
@@ -293,7 +300,7 @@ class Scheduler:
         slots_taken = f"all {self.config.max_num_seqs} slots are taken"
         if no_slot and self._running[-1].priority <= seq.priority:
             return slots_taken
-        match = self.kv.match_chain(seq.chain, seq.num_tokens) if seq.chain is not None else Match()
+        match = self.kv.match_chain(seq.chain, seq.reusable + 1) if seq.chain is not None else Match()
         rest = seq.num_tokens - match.num_tokens
         if not self.config.enable_chunked_prefill and rest > budget:
             return f"its {rest} tokens must be computed at once and {budget} are left in this step"

@@ -65,6 +65,7 @@ def read_job(service: Service, body: bytes) -> tuple[Job, NewParser | None]:
         defaults=engine.generation_defaults,
         max_tokens=max_tokens,
         logprobs=logprobs,
+        prompt_logprobs=request.prompt_logprobs,
         vocab_size=engine.vocab_size,
         structured=compiled_calls(engine, tools) or compiled_output(engine, request),
     )

@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
-import time
-from functools import partial
-
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from tenfold.core.errors import InvalidRequestError
-from tenfold.core.request import RequestOutput, TokenLogprobs
 from tenfold.core.sampling_params import MAX_N
 from tenfold.observe.metrics import RequestTimer
+from tenfold.server.completion_writer import CompletionForm, CompletionWriter
 from tenfold.server.decoding import decode
-from tenfold.server.fanin import Batch
-from tenfold.server.generation import Gathered, Job, Tally, check_batch, gather, make_job, run
-from tenfold.server.logprobs import TokenTexts, completion_logprobs
+from tenfold.server.generation import Job, make_job, run
+from tenfold.server.logprobs import Echo, echo_in_tokens
 from tenfold.server.prompts import check_room
 from tenfold.server.protocol import CompletionRequest
-from tenfold.server.replies import CompletionChoice, CompletionLogprobs, CompletionReply, Usage
 from tenfold.server.sampling import check_common, sampling_params
 from tenfold.server.service import Service
-from tenfold.server.sse import Template, event
 from tenfold.server.structured import compiled_output, may_name_one
 
 PATH = "/v1/completions"
 # The older API's own default.
 DEFAULT_MAX_TOKENS = 16
+# Tokens of prompts times probabilities for each, in one request: a reply holds them all, some 100 bytes each.
+MAX_SCORES = 1 << 20
 
 _decoder = msgspec.json.Decoder(CompletionRequest)
-_encoder = msgspec.json.Encoder()
 
 
 def routes(service: Service) -> list[Route]:
@@ -49,35 +44,43 @@ def routes(service: Service) -> list[Route]:
 
 def open_job(service: Service, body: bytes, timer: RequestTimer) -> tuple[Job, CompletionWriter]:
     """A body as a job and the writer of its reply; safe in a thread."""
-    job, echoes = read_job(service, body)
-    return job, CompletionWriter(job, echoes, timer, service.token_texts)
+    job, form = read_job(service, body)
+    return job, CompletionWriter(job, form, timer, service.token_texts)
 
 
-def read_job(service: Service, body: bytes) -> tuple[Job, list[str]]:
-    """Check a body; returns the job and the texts to put before each prompt's output. Safe in a thread."""
+def read_job(service: Service, body: bytes) -> tuple[Job, CompletionForm]:
+    """Check a body; returns the job and what its replies hold. Safe in a thread."""
     request = decode(_decoder, body)
     model = service.check_model(request.model)
     _check(request)
     engine = service.engine
     max_tokens = DEFAULT_MAX_TOKENS if request.max_tokens is None else request.max_tokens
+    # To choose the likeliest among more takes their log probabilities, whether or not the client wants to see them.
+    chooses = request.best_of is not None and request.best_of > (request.n or 1)
     sampling = sampling_params(
         request,
         defaults=engine.generation_defaults,
         max_tokens=max_tokens,
-        logprobs=request.logprobs,
+        logprobs=0 if chooses and request.logprobs is None else request.logprobs,
+        prompt_logprobs=_most(request.prompt_logprobs, request.logprobs if request.echo else None),
         vocab_size=engine.vocab_size,
         structured=compiled_output(engine, request),
+        least_tokens=0,
     )
+    keep = sampling.n
+    if chooses:
+        sampling = msgspec.structs.replace(sampling, n=request.best_of)
     limit = service.settings.max_prompts
     sources = _split(request.prompt, limit)
     if len(sources) * sampling.n > max(limit, MAX_N):
+        name = "best_of" if chooses else "n"
         raise InvalidRequestError(
-            f"{len(sources)} prompts with n {sampling.n} make {len(sources) * sampling.n} completions; "
+            f"{len(sources)} prompts with {name} {sampling.n} make {len(sources) * sampling.n} completions; "
             f"the limit is {max(limit, MAX_N)}.",
-            param="n",
+            param=name,
         )
     prompts: list[tuple[int, ...]] = []
-    echoes: list[str] = []
+    echoes: list[Echo] = []
     add_special = request.add_special_tokens is not False
     for param, source in sources:
         if isinstance(source, str):
@@ -87,10 +90,41 @@ def read_job(service: Service, body: bytes) -> tuple[Job, list[str]]:
         check_room(len(ids), max_tokens, engine.max_model_len, param)
         prompts.append(ids)
         if request.echo:
-            echoes.append(source if isinstance(source, str) else engine.tokenizer.decode(source))
-        else:
-            echoes.append("")
-    return make_job(request, prefix="cmpl", model=model, prompts=prompts, sampling=sampling), echoes
+            scored = request.logprobs is not None
+            echoes.append(_echo(service, source, ids, scored=scored, add_special=add_special))
+    if sampling.prompt_logprobs is not None:
+        scores = sum(map(len, prompts)) * (sampling.prompt_logprobs + 1)
+        if scores > MAX_SCORES:
+            raise InvalidRequestError(
+                f"The prompts have {scores} log probabilities; the limit is {MAX_SCORES}. Send fewer at once.",
+                param="prompt",
+            )
+    form = CompletionForm(
+        echoes=echoes,
+        logprobs=request.logprobs,
+        prompt_logprobs=request.prompt_logprobs,
+        keep=keep,
+    )
+    job = make_job(request, prefix="cmpl", model=model, prompts=prompts, sampling=sampling)
+    return job, form
+
+
+def _most(*counts: int | None) -> int | None:
+    """The largest of the counts that were given."""
+    return max((count for count in counts if count is not None), default=None)
+
+
+def _echo(
+    service: Service, source: str | list[int], ids: tuple[int, ...], *, scored: bool, add_special: bool
+) -> Echo:
+    """What to repeat of a prompt: the text, and with log probabilities its tokens."""
+    tokenizer = service.engine.tokenizer
+    if scored:
+        is_text = isinstance(source, str)
+        begun = is_text and add_special and tokenizer.add_bos
+        # In a text, the names of special tokens are what the client wrote.
+        return echo_in_tokens(ids, service.token_texts, begun=begun, skip_special=not is_text)
+    return Echo(source if isinstance(source, str) else tokenizer.decode(source))
 
 
 def _split(prompt: str | list[str | int | list[int]], limit: int) -> list[tuple[str, str | list[int]]]:
@@ -117,106 +151,16 @@ def _check(request: CompletionRequest) -> None:
     check_common(request)
     if request.suffix:
         raise InvalidRequestError("suffix is not supported; leave it out.", param="suffix")
-    if request.best_of is not None and request.best_of != (request.n or 1):
+    best_of, n = request.best_of, request.n or 1
+    if best_of is None:
+        return
+    if not n <= best_of <= MAX_N:
         raise InvalidRequestError(
-            "best_of must equal n; choosing among more is not supported.", param="best_of"
+            f"best_of is {str(best_of)[:40]}; it must be at least n, {n}, and at most {MAX_N}.",
+            param="best_of",
         )
-    if request.echo and request.logprobs is not None:
+    if best_of > n and request.stream:
         raise InvalidRequestError(
-            "echo with logprobs wants the prompt's log probabilities, which is not supported yet; drop one.",
-            param="echo",
+            "best_of above n chooses among whole completions, which cannot be streamed; drop one.",
+            param="best_of",
         )
-
-
-class CompletionWriter:
-    """Shapes outputs into a completion's reply, streamed or whole.
-
-    Args:
-        job: the request.
-        echoes: the text before each prompt's output.
-        timer: fed with every output.
-        texts: token texts, for log probabilities.
-    """
-
-    def __init__(self, job: Job, echoes: list[str], timer: RequestTimer, texts: TokenTexts) -> None:
-        self._job = job
-        self._echoes = echoes
-        self._texts = texts
-        self._tally = Tally(timer, job.sampling.n)
-        self._created = int(time.time())
-        self._templates: dict[int, Template] = {}  # of each choice that has begun
-        self._offsets: dict[int, int] = {}
-        self._gathered: dict[int, Gathered] = {}
-
-    def chunks(self, batch: Batch) -> bytes:
-        """The batch as complete events."""
-        check_batch(batch)
-        now = time.perf_counter()
-        parts: list[bytes] = []
-        for at, output in batch:
-            choice = self._tally.note(at, output, now)
-            text = output.text
-            template = self._templates.get(choice)
-            if template is None:
-                template = self._templates[choice] = Template(partial(self._text_chunk, choice))
-                text = self._echoes[at] + text
-            if output.finish_reason is None and not output.logprobs and not self._job.usage_always:
-                if text:
-                    parts.append(template.fill(text))
-            elif text or output.logprobs or output.finish_reason is not None:
-                parts.append(event(self._chunk([self._piece(choice, text, output)], self._usage_so_far())))
-        return b"".join(parts)
-
-    def end(self) -> bytes:
-        """The usage chunk, if asked for."""
-        return event(self._chunk([], self._tally.usage())) if self._job.usage_at_end else b""
-
-    def add(self, batch: Batch) -> None:
-        """Gather a batch for `whole`."""
-        gather(batch, self._tally, self._gathered)
-
-    def whole(self) -> CompletionReply:
-        """The reply's body."""
-        choices = [
-            CompletionChoice(
-                index=choice,
-                text=self._echoes[choice // self._job.sampling.n] + "".join(done.texts),
-                logprobs=None
-                if self._job.sampling.logprobs is None
-                else self._logprobs(choice, done.logprobs),
-                finish_reason=done.finish_reason,
-                stop_reason=done.stop_reason,
-            )
-            for choice, done in sorted(self._gathered.items())
-        ]
-        job = self._job
-        return CompletionReply(
-            job.id, "text_completion", self._created, job.model, choices, self._tally.usage()
-        )
-
-    def _piece(self, choice: int, text: str, output: RequestOutput) -> CompletionChoice:
-        logprobs = self._logprobs(choice, output.logprobs) if output.logprobs else None
-        if output.finish_reason is None:
-            return CompletionChoice(choice, text, logprobs, None)
-        return CompletionChoice(choice, text, logprobs, output.finish_reason, output.stop_reason)
-
-    def _logprobs(
-        self, choice: int, entries: tuple[TokenLogprobs, ...] | list[TokenLogprobs]
-    ) -> CompletionLogprobs:
-        shaped, self._offsets[choice] = completion_logprobs(
-            entries, self._texts, self._offsets.get(choice, 0)
-        )
-        return shaped
-
-    def _text_chunk(self, choice: int, text: str) -> bytes:
-        return self._chunk([CompletionChoice(choice, text, None, None)], self._usage_so_far())
-
-    def _usage_so_far(self) -> Usage | msgspec.UnsetType | None:
-        if self._job.usage_always:
-            return self._tally.usage()
-        return None if self._job.usage_at_end else msgspec.UNSET
-
-    def _chunk(self, choices: list[CompletionChoice], usage: Usage | msgspec.UnsetType | None) -> bytes:
-        job = self._job
-        reply = CompletionReply(job.id, "text_completion", self._created, job.model, choices, usage)
-        return _encoder.encode(reply)

@@ -36,6 +36,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         usage_always: stream the usage so far in every chunk.
         priority: see core.Request.
         cache_salt: see core.Request.
+        token_ids: return the ids of the prompt and of the tokens made.
     """
 
     id: str
@@ -47,6 +48,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     usage_always: bool
     priority: int
     cache_salt: str
+    token_ids: bool
 
     def engine_requests(self) -> list[Request]:
         """One engine request a prompt."""
@@ -98,6 +100,7 @@ def make_job(
         usage_always=options is not None and bool(options.continuous_usage_stats),
         priority=request.priority or 0,
         cache_salt=request.cache_salt or "",
+        token_ids=bool(request.return_token_ids),
     )
 
 
@@ -245,10 +248,11 @@ class Tally:
 class Gathered:
     """One whole completion in the making."""
 
-    __slots__ = ("finish_reason", "logprobs", "stop_reason", "texts")
+    __slots__ = ("finish_reason", "logprobs", "stop_reason", "texts", "token_ids")
 
     def __init__(self) -> None:
         self.texts: list[str] = []
+        self.token_ids: list[int] = []
         self.logprobs: list[TokenLogprobs] = []
         self.finish_reason: str | None = None
         self.stop_reason: str | int | None = None
@@ -256,6 +260,7 @@ class Gathered:
     def add(self, output: RequestOutput) -> None:
         """Append one output."""
         self.texts.append(output.text)
+        self.token_ids += output.token_ids
         if output.logprobs:
             self.logprobs.extend(output.logprobs)
         if output.finish_reason is not None:

@@ -61,7 +61,7 @@ class ParsedChatWriter(ChatWriter):
             events = self._parsers[choice].push(output.text)
             if output.finish_reason is not None:
                 events += self._parsers[choice].finish()
-            elif not output.logprobs and not self._job.usage_always:
+            elif not output.logprobs and not self._rich:
                 for one in events:
                     if isinstance(one, Content):
                         parts.append(template.fill(one.text))
@@ -72,19 +72,20 @@ class ParsedChatWriter(ChatWriter):
         return b"".join(parts)
 
     def _last_or_rich(self, choice: int, output: RequestOutput, events: list[Event]) -> list[bytes]:
-        """Chunks of an output with log probabilities, usage or an end: the first has the one, the last the other."""
+        """Chunks of an output with log probabilities, ids, usage or an end: the last has that, the first the rest."""
         logprobs = chat_logprobs(output.logprobs, self._texts) if output.logprobs else None
+        ids = self._ids(output)
         deltas = [_delta(one) for one in events]
-        if not deltas and (logprobs or output.finish_reason is not None):
+        if not deltas and (logprobs or self._job.token_ids or output.finish_reason is not None):
             deltas.append(_NOTHING)
         chunks = []
         for number, delta in enumerate(deltas):
-            piece = ChatChunkChoice(choice, delta, logprobs, None)
+            piece = ChatChunkChoice(choice, delta, logprobs, None, token_ids=ids)
             if output.finish_reason is not None and number == len(deltas) - 1:
                 reason = _finish_reason(output.finish_reason, self._parsers[choice])
-                piece = ChatChunkChoice(choice, delta, logprobs, reason, output.stop_reason)
+                piece = ChatChunkChoice(choice, delta, logprobs, reason, output.stop_reason, ids)
             chunks.append(event(self._chunk(piece)))
-            logprobs = None
+            logprobs, ids = None, msgspec.UNSET
         return chunks
 
     def _message(self, done: Gathered) -> tuple[ChatMessage, str | None]:

@@ -90,6 +90,7 @@ class GenerationRequest(msgspec.Struct, kw_only=True):
     guided_choice: list[str] | None = None
     guided_grammar: str | None = None
     prompt_logprobs: int | None = None
+    return_token_ids: bool | None = None
     priority: int | None = None
     cache_salt: str | None = None
     user: str | None = None

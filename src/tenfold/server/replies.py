@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from tenfold import __version__
@@ -22,6 +24,18 @@ class Usage(msgspec.Struct, frozen=True):
     completion_tokens: int
     total_tokens: int
     prompt_tokens_details: PromptTokensDetails
+
+
+class PromptLogprob(msgspec.Struct, frozen=True):
+    """How likely a token was at one place of the prompt, in vLLM's shape."""
+
+    logprob: float
+    rank: int
+    decoded_token: str
+
+
+# Of each of the prompt's tokens, by id: itself and the likeliest; null for the first.
+PromptLogprobs = list[dict[str, PromptLogprob] | None]
 
 
 class TopLogprob(msgspec.Struct, frozen=True):
@@ -81,6 +95,7 @@ class ChatChoice(msgspec.Struct, frozen=True):
     logprobs: ChatLogprobs | None
     finish_reason: str | None
     stop_reason: str | int | None
+    token_ids: list[int] | msgspec.UnsetType = msgspec.UNSET
 
 
 class ChatReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,6 +107,8 @@ class ChatReply(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     choices: list[ChatChoice]
     usage: Usage
+    prompt_logprobs: PromptLogprobs | msgspec.UnsetType = msgspec.UNSET
+    prompt_token_ids: tuple[int, ...] | msgspec.UnsetType = msgspec.UNSET
     system_fingerprint: str = SYSTEM_FINGERPRINT
 
 
@@ -129,6 +146,7 @@ class ChatChunkChoice(msgspec.Struct, frozen=True):
     logprobs: ChatLogprobs | None
     finish_reason: str | None
     stop_reason: str | int | msgspec.UnsetType | None = msgspec.UNSET
+    token_ids: tuple[int, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 class ChatChunk(msgspec.Struct, frozen=True):
@@ -140,6 +158,7 @@ class ChatChunk(msgspec.Struct, frozen=True):
     model: str
     choices: list[ChatChunkChoice]
     usage: Usage | msgspec.UnsetType | None = msgspec.UNSET
+    prompt_token_ids: tuple[int, ...] | msgspec.UnsetType = msgspec.UNSET
     system_fingerprint: str = SYSTEM_FINGERPRINT
 
 
@@ -147,8 +166,8 @@ class CompletionLogprobs(msgspec.Struct, frozen=True):
     """Log probabilities in the shape of the older API: arrays side by side."""
 
     tokens: list[str]
-    token_logprobs: list[float]
-    top_logprobs: list[dict[str, float]] | None
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float] | None]
     text_offset: list[int]
 
 
@@ -160,6 +179,9 @@ class CompletionChoice(msgspec.Struct, frozen=True):
     logprobs: CompletionLogprobs | None
     finish_reason: str | None
     stop_reason: str | int | msgspec.UnsetType | None = msgspec.UNSET
+    prompt_logprobs: PromptLogprobs | msgspec.UnsetType = msgspec.UNSET
+    prompt_token_ids: tuple[int, ...] | msgspec.UnsetType = msgspec.UNSET
+    token_ids: Sequence[int] | msgspec.UnsetType = msgspec.UNSET
 
 
 class CompletionReply(msgspec.Struct, frozen=True):
@@ -205,3 +227,12 @@ class DetokenizeReply(msgspec.Struct, frozen=True):
     """Body of /detokenize's reply."""
 
     prompt: str
+
+
+class TokenizerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """Body of /tokenizer_info's reply, by transformers' names: what clients need to use the tokenizer from afar."""
+
+    bos_token: str | None
+    eos_token: str | None
+    add_bos_token: bool
+    model_max_length: int

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tenfold.core.errors import InvalidRequestError
-from tenfold.core.sampling_params import SamplingParams
+from tenfold.core.sampling_params import MAX_LOGPROBS, SamplingParams
 from tenfold.core.structured_output import StructuredOutput
 from tenfold.server.protocol import GenerationRequest
 
@@ -30,6 +30,8 @@ def sampling_params(
     logprobs: int | None,
     vocab_size: int,
     structured: StructuredOutput | None = None,
+    prompt_logprobs: int | None = None,
+    least_tokens: int = 1,
 ) -> SamplingParams:
     """SamplingParams of `request`: its fields over the model's defaults over ours.
 
@@ -45,16 +47,32 @@ def sampling_params(
         values["stop"] = (stop,) if isinstance(stop, str) else tuple(stop)
     if request.stop_token_ids is not None:
         values["stop_token_ids"] = tuple(request.stop_token_ids)
-    params = SamplingParams(**values, max_tokens=max_tokens, logprobs=logprobs, structured=structured)
+    if max_tokens is not None and max_tokens < least_tokens:
+        raise InvalidRequestError(
+            f"max_tokens is {str(max_tokens)[:40]}; it must be at least {least_tokens}.", param="max_tokens"
+        )
+    params = SamplingParams(
+        **values,
+        max_tokens=max_tokens,
+        logprobs=logprobs,
+        structured=structured,
+        prompt_logprobs=prompt_logprobs,
+    )
     params.check(vocab_size)
     return params
 
 
 def check_common(request: GenerationRequest) -> None:
     """Refuse fields that no route serves, and combinations that mean nothing."""
-    if request.prompt_logprobs is not None:
+    scored = request.prompt_logprobs
+    if scored is not None and not 0 <= scored <= MAX_LOGPROBS:
         raise InvalidRequestError(
-            "prompt_logprobs is not supported yet; leave it out.", param="prompt_logprobs"
+            f"prompt_logprobs is {str(scored)[:40]}; it must be at least 0 and at most {MAX_LOGPROBS}.",
+            param="prompt_logprobs",
+        )
+    if scored is not None and request.stream:
+        raise InvalidRequestError(
+            "prompt_logprobs come with whole replies only; leave it out, or stream.", param="prompt_logprobs"
         )
     if request.stream_options is not None and not request.stream:
         raise InvalidRequestError(

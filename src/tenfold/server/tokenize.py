@@ -1,4 +1,4 @@
-"""POST /tokenize and /detokenize."""
+"""POST /tokenize and /detokenize, GET /tokenizer_info."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from starlette.routing import Route
 from tenfold.core.errors import InvalidRequestError
 from tenfold.server.decoding import decode
 from tenfold.server.protocol import DetokenizeRequest, TokenizeRequest
-from tenfold.server.replies import DetokenizeReply, TokenizeReply
+from tenfold.server.replies import DetokenizeReply, TokenizeReply, TokenizerInfo
 from tenfold.server.service import Service, json_response
 
 _tokenize_decoder = msgspec.json.Decoder(TokenizeRequest)
@@ -18,7 +18,7 @@ _detokenize_decoder = msgspec.json.Decoder(DetokenizeRequest)
 
 
 def routes(service: Service) -> list[Route]:
-    """The two routes; they need no place in the engine."""
+    """The three routes; they need no place in the engine."""
 
     async def tokenize(http: Request) -> Response:
         return json_response(
@@ -30,7 +30,11 @@ def routes(service: Service) -> list[Route]:
             await service.prepare(lambda body: _detokenize(service, body), http, unlimited=True)
         )
 
+    async def info(http: Request) -> Response:
+        return json_response(_info(service))
+
     return [
+        Route("/tokenizer_info", service.endpoint(info), methods=["GET"]),
         Route("/tokenize", service.endpoint(tokenize), methods=["POST"]),
         Route("/detokenize", service.endpoint(detokenize), methods=["POST"]),
     ]
@@ -66,3 +70,14 @@ def _detokenize(service: Service, body: bytes) -> DetokenizeReply:
     service.check_model(request.model)
     service.prompts.check_ids(request.tokens, "tokens")
     return DetokenizeReply(service.engine.tokenizer.decode(request.tokens, skip_special=False))
+
+
+def _info(service: Service) -> TokenizerInfo:
+    tokenizer = service.engine.tokenizer
+    ends = tokenizer.eos_ids
+    return TokenizerInfo(
+        bos_token=None if tokenizer.bos_id is None else tokenizer.token_text(tokenizer.bos_id),
+        eos_token=tokenizer.token_text(ends[0]) if ends else None,
+        add_bos_token=tokenizer.add_bos,
+        model_max_length=service.engine.max_model_len,
+    )

@@ -99,19 +99,36 @@ def sample(logits: Floats, arrays: SamplingColumns) -> tuple[Ints, Floats, Ints,
         if arrays.num_logprobs[i] < 0 or not len(finite):
             tops.append((finite[:0], raw[:0]))
             continue
-        logs = raw - raw.max() - np.log(np.exp(raw - raw.max()).sum())
-        logs = np.maximum(logs, -_LARGEST)  # never infinite, so that it can be written as JSON
+        logs = _log_softmax(raw)
         best = finite[np.argsort(-raw[finite], kind="stable")][: arrays.num_logprobs[i]]
         tops.append((best, logs[best]))
         if tokens[i] >= 0:
             logprobs[i] = logs[tokens[i]]
-    most = max((len(ids) for ids, _ in tops), default=0)
-    top_ids = np.full((rows, most), -1, np.int32)
-    top_logprobs = np.full((rows, most), -np.inf, np.float32)
-    for i, (ids, logs) in enumerate(tops):
-        top_ids[i, : len(ids)] = ids
-        top_logprobs[i, : len(ids)] = logs
-    return tokens, logprobs, top_ids, top_logprobs
+    return tokens, logprobs, *_side_by_side(tops)
+
+
+def score(logits: Floats, targets: Ints, most: int) -> tuple[Floats, Ints, Ints, Floats]:
+    """How likely a token is in each row of logits, float32 [rows, vocab]; targets is int32 [rows].
+
+    Returns:
+        log probabilities [rows]; how many tokens are at least as likely [rows], 0 where all logits are NaN or -inf;
+        ids of the `most` likeliest tokens, padded with -1; their log probabilities, padded with -inf.
+    """
+    logprobs = np.full(len(logits), -_LARGEST, np.float32)
+    ranks = np.zeros(len(logits), np.int32)
+    tops: list[tuple[Indices, Doubles]] = []
+    for i, target in enumerate(targets):
+        raw = _clean(logits[i].astype(np.float64))
+        finite = np.flatnonzero(raw > -np.inf)
+        if not len(finite):
+            tops.append((finite, raw[:0]))
+            continue
+        logs = _log_softmax(raw)
+        best = finite[np.argsort(-raw[finite], kind="stable")][:most]
+        tops.append((best, logs[best]))
+        logprobs[i] = logs[target]
+        ranks[i] = np.count_nonzero(raw >= raw[target])
+    return logprobs, ranks, *_side_by_side(tops)
 
 
 def pick(logits: Doubles, arrays: SamplingColumns, i: int) -> int:
@@ -154,6 +171,22 @@ def _best(ids: Indices, weights: Doubles, keys: Doubles, share: float) -> Indice
     reached = weights[ordered].cumsum()
     count = int(np.searchsorted(reached, share * reached[-1], "left")) + 1
     return np.sort(ordered[:count])
+
+
+def _log_softmax(raw: Doubles) -> Doubles:
+    logs: Doubles = raw - raw.max() - np.log(np.exp(raw - raw.max()).sum())
+    # Never infinite, so that it can be written as JSON.
+    return np.asarray(np.maximum(logs, -_LARGEST), np.float64)
+
+
+def _side_by_side(tops: list[tuple[Indices, Doubles]]) -> tuple[Ints, Floats]:
+    most = max((len(ids) for ids, _ in tops), default=0)
+    top_ids = np.full((len(tops), most), -1, np.int32)
+    top_logprobs = np.full((len(tops), most), -np.inf, np.float32)
+    for i, (ids, logs) in enumerate(tops):
+        top_ids[i, : len(ids)] = ids
+        top_logprobs[i, : len(ids)] = logs
+    return top_ids, top_logprobs
 
 
 def _clean(logits: Doubles) -> Doubles:

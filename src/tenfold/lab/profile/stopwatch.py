@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from tenfold.core.plan import StepPlan
-from tenfold.core.request import RequestOutput, TokenLogprobs
+from tenfold.core.request import RequestOutput
 from tenfold.engine.completion import Completion
 from tenfold.engine.core import EngineCore
-from tenfold.engine.runner import Runner
+from tenfold.engine.runner import Runner, StepResult
 from tenfold.lab.roofline import Chunk
 
 
@@ -57,9 +57,9 @@ class WatchedRunner(Runner):
         with self._watch.time("native"):
             return super()._compute(inputs)
 
-    def _results(self, sampled: Any) -> list[TokenLogprobs]:
+    def _results(self, plan: StepPlan, made: Any) -> StepResult:
         with self._watch.time("results"):
-            return super()._results(sampled)
+            return super()._results(plan, made)
 
 
 class WatchedCore(EngineCore):
@@ -87,12 +87,10 @@ class WatchedCore(EngineCore):
             self._watch.steps.append(chunks)
         return plan
 
-    def _execute(self, plan: StepPlan, sampling: list[Completion]) -> list[TokenLogprobs]:
+    def _execute(self, plan: StepPlan, sampling: list[Completion]) -> StepResult:
         with self._watch.time("execute"):
             return super()._execute(plan, sampling)
 
-    def _account(
-        self, plan: StepPlan, sampling: list[Completion], sampled: list[TokenLogprobs]
-    ) -> list[RequestOutput]:
+    def _account(self, plan: StepPlan, sampling: list[Completion], result: StepResult) -> list[RequestOutput]:
         with self._watch.time("account"):
-            return super()._account(plan, sampling, sampled)
+            return super()._account(plan, sampling, result)
