@@ -101,10 +101,7 @@ def routes(service: Service, store: ResponseStore) -> list[Route]:
 
     async def cancel(http: Request) -> Response:
         kept = await _kept(http)
-        if not kept.response.get("background"):
-            raise InvalidRequestError(
-                "Only background responses can be cancelled; close the connection of others.", param="id"
-            )
+        _check_background(kept.response)
         await runner().cancel(kept.response["id"])
         return json_response((await _kept(http)).response)
 
@@ -118,10 +115,7 @@ def routes(service: Service, store: ResponseStore) -> list[Route]:
 
     async def _kept(http: Request) -> Any:
         runner()  # what a server before this one left unfinished is marked
-        kept = await asyncio.to_thread(store.get, http.path_params["id"])
-        if kept is None:
-            raise _missing(http.path_params["id"])
-        return kept
+        return await _stored(store, http.path_params["id"])
 
     path = "/v1/responses"
     return [
@@ -241,6 +235,20 @@ def _ends(items: list[Item]) -> dict[str, str | None]:
         "first_id": items[0].get("id") if items else None,
         "last_id": items[-1].get("id") if items else None,
     }
+
+
+async def _stored(store: ResponseStore, response_id: str) -> Any:
+    kept = await asyncio.to_thread(store.get, response_id)
+    if kept is None:
+        raise _missing(response_id)
+    return kept
+
+
+def _check_background(response: Item) -> None:
+    if not response.get("background"):
+        raise InvalidRequestError(
+            "Only background responses can be cancelled; close the connection of others.", param="id"
+        )
 
 
 def _missing(response_id: str) -> ApiError:
