@@ -18,7 +18,7 @@ BODY = {"messages": HELLO}
 
 @pytest.fixture
 def lines(caplog):
-    """Fields of the access log's lines so far, but for /health: a line comes after its reply, maybe in the next test."""
+    """Fields of the access log's lines so far, without /health: a line may come late, in the next test."""
     caplog.set_level(logging.INFO, logger="tenfold.access")
     return lambda: [
         record.fields
