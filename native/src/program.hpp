@@ -169,7 +169,7 @@ class NativeProgram {
   AttentionScratch attention_scratch_;
   std::vector<std::unique_ptr<SampleScratch>> sample_scratch_;
   int vocab_ = 0, max_tokens_ = 0, max_logit_rows_ = 0, num_blocks_ = 0, block_size_ = 0;
-  bool finished_ = false, gates_ = false;
+  bool finished_ = false;
   int num_ops_ = 0;
   double seconds_[5] = {0, 0, 0, 0, 0};
   StepTimes times_;

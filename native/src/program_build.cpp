@@ -96,7 +96,6 @@ void NativeProgram::gated(GatedOp op, bool alone) {
   if (alone && linear != nullptr && gives(*linear, op.gate, op.up)) {
     GatedLinearStage both{std::move(*linear), op, num_ops_++};
     stages_.back() = std::move(both);
-    gates_ = true;
   } else {
     push_row(op, 4 * op.gate.width, num_ops_++);
   }
@@ -183,7 +182,8 @@ void NativeProgram::finish(int vocab, int max_tokens, int max_logit_rows, int nu
   activations_ = ActivationStore(linear_kernels_, max_tokens, activation_width_, activation_forms_);
   logit_activations_ =
       ActivationStore(linear_kernels_, max_logit_rows, logit_activation_width_, logit_activation_forms_, kLogitOutlierAbove);
-  if (gates_)
+  const auto joins = [](const Stage& stage) { return std::holds_alternative<GatedLinearStage>(stage); };
+  if (std::any_of(stages_.begin(), stages_.end(), joins))
     for (int i = 0; i < pool_.size(); ++i)
       gated_scratch_.emplace_back(std::max(kGatedFloats, size_t{4} * kPanel * static_cast<size_t>(max_tokens)));
   logits_ = AlignedArray<float>(static_cast<size_t>(max_logit_rows) * vocab_);

@@ -10,8 +10,6 @@ namespace tenfold {
 // Row stages below this many element-operations run on the calling thread: a dispatch costs about a microsecond.
 constexpr int64_t kSerialCost = 24000;
 constexpr int kTasksPerThread = 4;
-constexpr int kManyTiles = 4;  // of rows, from which on the tasks of a linear are smaller
-
 constexpr size_t kGatedFloats = 32768;  // of gate and up: what a thread computes before it joins them
 
 using Clock = std::chrono::steady_clock;
