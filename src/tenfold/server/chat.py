@@ -8,7 +8,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from tenfold.core.errors import InvalidRequestError
-from tenfold.core.sampling_params import MAX_LOGPROBS
 from tenfold.observe.metrics import RequestTimer
 from tenfold.server.chat_writer import ChatWriter
 from tenfold.server.decoding import decode
@@ -17,7 +16,7 @@ from tenfold.server.parsed_chat import ParsedChatWriter
 from tenfold.server.parsing import NewParser
 from tenfold.server.prompts import check_room
 from tenfold.server.protocol import ChatRequest
-from tenfold.server.sampling import check_common, sampling_params
+from tenfold.server.sampling import check_common, check_top_logprobs, sampling_params
 from tenfold.server.service import Service
 from tenfold.server.structured import compiled_calls, compiled_output
 from tenfold.server.tools import tooling
@@ -54,8 +53,7 @@ def read_job(service: Service, body: bytes) -> tuple[Job, NewParser | None]:
     engine = service.engine
     parallel = request.parallel_tool_calls is not False
     tools = tooling(request.tools, request.tool_choice, parallel=parallel)
-    if tools.schemas:
-        service.parsing.check_template()
+    service.parsing.check_template(tools)
     max_tokens = (
         request.max_tokens if request.max_completion_tokens is None else request.max_completion_tokens
     )
@@ -77,9 +75,7 @@ def read_job(service: Service, body: bytes) -> tuple[Job, NewParser | None]:
         template_kwargs=request.chat_template_kwargs,
     )
     check_room(len(prompt), max_tokens, engine.max_model_len, "messages")
-    new_parser, shown_ids = service.parsing.parser(prompt, tools, held=sampling.structured is not None)
-    if shown_ids:
-        sampling = msgspec.structs.replace(sampling, shown_special_ids=shown_ids)
+    new_parser, sampling = service.parsing.parser(prompt, tools, sampling)
     job = make_job(request, prefix="chatcmpl", model=model, prompts=[prompt], sampling=sampling)
     return job, new_parser
 
@@ -91,12 +87,8 @@ def _check(request: ChatRequest) -> None:
             "max_completion_tokens must be at least 1; leave it out to use all the room there is.",
             param="max_completion_tokens",
         )
-    top = request.top_logprobs
-    if top is not None and not 0 <= top <= MAX_LOGPROBS:
-        raise InvalidRequestError(
-            f"top_logprobs is {top}; it must be at least 0 and at most {MAX_LOGPROBS}.", param="top_logprobs"
-        )
-    if top and not request.logprobs:
+    check_top_logprobs(request.top_logprobs)
+    if request.top_logprobs and not request.logprobs:
         raise InvalidRequestError("top_logprobs needs logprobs to be true; set it.", param="top_logprobs")
     if any(modality != "text" for modality in request.modalities or ()):
         raise InvalidRequestError("modalities can only be text yet; leave it out.", param="modalities")

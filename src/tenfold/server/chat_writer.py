@@ -25,7 +25,7 @@ from tenfold.server.sse import Template, event
 
 _encoder = msgspec.json.Encoder()
 _ROLE = Delta(role="assistant", content="")
-_NOTHING = Delta()
+NOTHING = Delta()
 
 
 class ChatWriter:
@@ -112,7 +112,7 @@ class ChatWriter:
         return template
 
     def _piece(self, choice: int, output: RequestOutput) -> ChatChunkChoice:
-        delta = Delta(content=output.text) if output.text else _NOTHING
+        delta = Delta(content=output.text) if output.text else NOTHING
         logprobs = chat_logprobs(output.logprobs, self._texts) if output.logprobs else None
         ids = self._ids(output)
         if output.finish_reason is None:

@@ -9,7 +9,7 @@ import msgspec
 
 from tenfold.core.request import RequestOutput
 from tenfold.observe.metrics import RequestTimer
-from tenfold.server.chat_writer import ChatWriter
+from tenfold.server.chat_writer import NOTHING, ChatWriter
 from tenfold.server.fanin import Batch
 from tenfold.server.generation import Gathered, Job, check_batch
 from tenfold.server.logprobs import TokenTexts, chat_logprobs
@@ -26,8 +26,6 @@ from tenfold.server.replies import (
 from tenfold.server.sse import event
 from tenfold.text.parsers.completion_parser import CompletionParser
 from tenfold.text.parsers.events import Arguments, CallBegun, Content, Event, Reasoning
-
-_NOTHING = Delta()
 
 
 class ParsedChatWriter(ChatWriter):
@@ -77,7 +75,7 @@ class ParsedChatWriter(ChatWriter):
         ids = self._ids(output)
         deltas = [_delta(one) for one in events]
         if not deltas and (logprobs or self._job.token_ids or output.finish_reason is not None):
-            deltas.append(_NOTHING)
+            deltas.append(NOTHING)
         chunks = []
         for number, delta in enumerate(deltas):
             piece = ChatChunkChoice(choice, delta, logprobs, None, token_ids=ids)

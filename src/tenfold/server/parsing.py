@@ -6,12 +6,16 @@ import dataclasses
 from collections.abc import Callable
 from functools import partial
 
+import msgspec
+
 from tenfold.config.server import ServerSettings
 from tenfold.core.errors import InvalidRequestError
+from tenfold.core.sampling_params import SamplingParams
 from tenfold.server.engine import Engine
 from tenfold.server.tools import Tooling
 from tenfold.text.parsers import generic_json
 from tenfold.text.parsers.completion_parser import CompletionParser
+from tenfold.text.parsers.events import Content, Event
 from tenfold.text.parsers.registry import reasoning_format, tool_format
 
 NewParser = Callable[[], CompletionParser]
@@ -36,36 +40,37 @@ class ReplyParsing:
         self._tokenizer = engine.tokenizer
         self._special = frozenset(engine.tokenizer.special_texts)
 
-    def check_template(self) -> None:
+    def check_template(self, tools: Tooling) -> None:
         """Raise InvalidRequestError when the model's template would leave a request's tools out."""
-        if not self._takes_tools:
+        if tools.schemas and not self._takes_tools:
             raise InvalidRequestError(
                 "this model's chat template has no place for tools; leave tools out, or serve a model made for them.",
                 param="tools",
             )
 
     def parser(
-        self, prompt: tuple[int, ...], tools: Tooling, *, held: bool
-    ) -> tuple[NewParser | None, tuple[int, ...]]:
-        """Return what makes a parser for each completion of a request, and the special tokens that it must see.
+        self, prompt: tuple[int, ...], tools: Tooling, sampling: SamplingParams
+    ) -> tuple[NewParser | None, SamplingParams]:
+        """Return what makes a parser for each completion of a request, and how to sample so that it sees its marks.
 
         Args:
             prompt: the request's prompt.
             tools: what its answers may call.
-            held: answers are held to a form, so that they are that form and nothing else.
+            sampling: how to pick tokens. Answers that are held to a form are that form and nothing else.
 
         Returns:
-            None, and no tokens, when answers are content and nothing else.
+            None, and the same sampling, when answers are content and nothing else.
         """
         if tools.forced:
-            return self._forced(tools), ()
+            return self._forced(tools), sampling
+        held = sampling.structured is not None
         form = self.tools if tools.schemas else None
         is_open: bool | None = False
         if self.reasoning is not None and not held:
             end = self._tokenizer.decode(prompt[-_END_OF_PROMPT:], skip_special=False)
             is_open = self.reasoning.is_open(end)
         if held or (form is None and is_open is False):
-            return None, ()
+            return None, sampling
         marks = (
             *(() if is_open is False or self.reasoning is None else self.reasoning.marks),
             *(() if form is None else form.marks),
@@ -80,7 +85,10 @@ class ReplyParsing:
             special=special,
             parallel=tools.parallel,
         )
-        return new, tuple(self._tokenizer.encode(mark, add_special=False)[-1] for mark in special)
+        if special:
+            ids = tuple(self._tokenizer.encode(mark, add_special=False)[-1] for mark in special)
+            sampling = msgspec.structs.replace(sampling, shown_special_ids=ids)
+        return new, sampling
 
     def _forced(self, tools: Tooling) -> NewParser:
         """What reads answers that are held to JSON; ids are as the model's template wants them back."""
@@ -88,3 +96,10 @@ class ReplyParsing:
         if self.tools is not None:
             form = dataclasses.replace(form, new_id=self.tools.new_id)
         return partial(CompletionParser, tools=form, schemas=tools.schemas, parallel=tools.parallel)
+
+
+def found_in(parser: CompletionParser | None, text: str, *, last: bool) -> list[Event]:
+    """What a completion's next piece of text told, and the last piece what was held back; without a parser, content."""
+    if parser is None:
+        return [Content(text)] if text else []
+    return [*parser.push(text), *(parser.finish() if last else ())]

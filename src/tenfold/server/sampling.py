@@ -89,3 +89,11 @@ def check_common(request: GenerationRequest) -> None:
             f"priority is {request.priority}; it must lie between -{_MAX_PRIORITY} and {_MAX_PRIORITY}.",
             param="priority",
         )
+
+
+def check_top_logprobs(top: int | None) -> None:
+    """Refuse a count of likeliest tokens that is out of range."""
+    if top is not None and not 0 <= top <= MAX_LOGPROBS:
+        raise InvalidRequestError(
+            f"top_logprobs is {top}; it must be at least 0 and at most {MAX_LOGPROBS}.", param="top_logprobs"
+        )

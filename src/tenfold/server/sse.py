@@ -123,6 +123,11 @@ def event(data: bytes) -> bytes:
     return b"data: " + data + b"\n\n"
 
 
+def named_event(name: str, data: bytes) -> bytes:
+    """One event with its name before its data."""
+    return b"event: " + name.encode() + b"\n" + event(data)
+
+
 def _failed(error: ApiError) -> bytes:
     return event(msgspec.json.encode(ErrorReply(error_info(error))))
 

@@ -19,7 +19,7 @@ from tenfold.server.messages.replies import (
     ThinkingDelta,
     ToolUseBlock,
 )
-from tenfold.server.sse import Template, event
+from tenfold.server.sse import Template, named_event
 from tenfold.text.parsers.events import CallBegun, Content, Event, Reasoning
 
 _encode = msgspec.json.Encoder().encode
@@ -28,7 +28,7 @@ _DELTA = b"event: content_block_delta\n"
 
 def named(data: msgspec.Struct, kind: str) -> bytes:
     """An event with its name, as this API has them."""
-    return b"event: " + kind.encode() + b"\n" + event(_encode(data))
+    return named_event(kind, _encode(data))
 
 
 class BlockStream:

@@ -74,9 +74,7 @@ def open_job(service: Service, body: bytes, timer: RequestTimer) -> tuple[Job, M
         vocab_size=engine.vocab_size,
         structured=compiled_calls(engine, tools),
     )
-    new_parser, shown_ids = service.parsing.parser(prompt, tools, held=sampling.structured is not None)
-    if shown_ids:
-        sampling = msgspec.structs.replace(sampling, shown_special_ids=shown_ids)
+    new_parser, sampling = service.parsing.parser(prompt, tools, sampling)
     job = make_job(common, prefix="msg", model=model, prompts=[prompt], sampling=sampling)
     return job, MessageWriter(job, timer, new_parser)
 
@@ -89,8 +87,7 @@ def _prompt(
     choice = request.tool_choice
     one_call = choice is not None and bool(choice.disable_parallel_tool_use)
     tools = tooling(offered, choice_of(request), parallel=not one_call)
-    if tools.schemas:
-        service.parsing.check_template()
+    service.parsing.check_template(tools)
     prompt = service.prompts.from_messages(
         chat_messages(request),
         tools=offered if tools.schemas else None,

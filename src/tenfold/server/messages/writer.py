@@ -20,9 +20,8 @@ from tenfold.server.messages.replies import (
     Signal,
     message_usage,
 )
-from tenfold.server.parsing import NewParser
+from tenfold.server.parsing import NewParser, found_in
 from tenfold.server.sse import Dialect, event
-from tenfold.text.parsers.events import Content, Event
 
 
 class MessageWriter:
@@ -53,7 +52,9 @@ class MessageWriter:
                 self._blocks = BlockStream()
                 parts.append(named(MessageStart(message=self._message([])), "message_start"))
                 parts.append(named(Signal(type="ping"), "ping"))
-            parts += self._blocks.take(self._found(output.text, last=output.finish_reason is not None))
+            parts += self._blocks.take(
+                found_in(self._parser, output.text, last=output.finish_reason is not None)
+            )
             if output.finish_reason is not None:
                 self._end = self._end_of(output)
         return b"".join(parts)
@@ -73,14 +74,9 @@ class MessageWriter:
     def whole(self) -> MessageReply:
         """The reply's body."""
         (done,) = self._gathered.values()
-        blocks = whole_blocks(self._found("".join(done.texts), last=True))
+        blocks = whole_blocks(found_in(self._parser, "".join(done.texts), last=True))
         self._end = self._end_of(done)
         return self._message(blocks)
-
-    def _found(self, text: str, *, last: bool) -> list[Event]:
-        if self._parser is None:
-            return [Content(text)] if text else []
-        return self._parser.push(text) + (self._parser.finish() if last else [])
 
     def _end_of(self, output: RequestOutput | Gathered) -> End:
         if output.finish_reason == "length":

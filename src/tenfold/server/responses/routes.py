@@ -12,7 +12,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from tenfold.core.errors import InvalidRequestError
-from tenfold.core.sampling_params import MAX_LOGPROBS
 from tenfold.core.structured_output import StructuredOutput
 from tenfold.server.decoding import decode
 from tenfold.server.errors import ApiError
@@ -34,7 +33,7 @@ from tenfold.server.responses.request import (
 )
 from tenfold.server.responses.store import ResponseStore
 from tenfold.server.responses.writer import ResponseWriter
-from tenfold.server.sampling import check_common, sampling_params
+from tenfold.server.sampling import check_common, check_top_logprobs, sampling_params
 from tenfold.server.service import Service, json_response
 from tenfold.server.structured import compiled_calls, compiled_output
 from tenfold.server.tools import tooling
@@ -134,22 +133,17 @@ def read(service: Service, store: ResponseStore, body: bytes) -> Prepared:
     model = service.check_model(request.model)
     check_common(request)
     check(request)
-    top = request.top_logprobs
-    if top is not None and not 0 <= top <= MAX_LOGPROBS:
-        raise InvalidRequestError(
-            f"top_logprobs is {top}; it must be at least 0 and at most {MAX_LOGPROBS}.", param="top_logprobs"
-        )
+    check_top_logprobs(request.top_logprobs)
     engine = service.engine
     offered = chat_tools(request.tools or [])
     parallel = request.parallel_tool_calls is not False
     tools = tooling(offered, chat_choice(request.tool_choice), parallel=parallel)
-    if tools.schemas:
-        service.parsing.check_template()
+    service.parsing.check_template(tools)
     sampling = sampling_params(
         request,
         defaults=engine.generation_defaults,
         max_tokens=request.max_output_tokens,
-        logprobs=(top or 0) if wants_logprobs(request) else None,
+        logprobs=(request.top_logprobs or 0) if wants_logprobs(request) else None,
         vocab_size=engine.vocab_size,
         structured=compiled_calls(engine, tools) or _structured(service, request),
     )
@@ -165,9 +159,7 @@ def read(service: Service, store: ResponseStore, body: bytes) -> Prepared:
         param = "input" if (error.param or "").startswith("messages") else error.param
         raise InvalidRequestError(str(error), param=param, code=error.code) from None
     check_room(len(prompt), request.max_output_tokens, engine.max_model_len, "input")
-    new_parser, shown_ids = service.parsing.parser(prompt, tools, held=sampling.structured is not None)
-    if shown_ids:
-        sampling = msgspec.structs.replace(sampling, shown_special_ids=shown_ids)
+    new_parser, sampling = service.parsing.parser(prompt, tools, sampling)
     job = make_job(request, prefix="resp", model=model, prompts=[prompt], sampling=sampling)
     job = msgspec.structs.replace(job, id=job.id.replace("-", "_"))
     return Prepared(

@@ -13,12 +13,13 @@ from tenfold.observe.metrics import RequestTimer
 from tenfold.server.fanin import Batch
 from tenfold.server.generation import Job, Tally, check_batch
 from tenfold.server.logprobs import TokenTexts, chat_logprobs
+from tenfold.server.parsing import found_in
 from tenfold.server.replies import ChatTokenLogprob
 from tenfold.server.responses.output import Event, OutputItems
 from tenfold.server.responses.request import Item
+from tenfold.server.sse import named_event
 from tenfold.text.parsers.completion_parser import CompletionParser
 from tenfold.text.parsers.events import CallBegun, Content, Reasoning
-from tenfold.text.parsers.events import Event as Said
 
 _encoder = msgspec.json.Encoder()
 
@@ -110,7 +111,7 @@ class ResponseWriter:
     def _say(self, output: RequestOutput) -> None:
         if output.logprobs:
             self._logprobs += chat_logprobs(output.logprobs, self._texts).content
-        for one in self._events(output):
+        for one in found_in(self._parser, output.text, last=output.finish_reason is not None):
             if isinstance(one, Content):
                 self._items.text(one.text, self._logprobs)
                 self._logprobs = []
@@ -120,12 +121,6 @@ class ResponseWriter:
                 self._items.call(one.id, one.name)
             else:
                 self._items.arguments(one.text)
-
-    def _events(self, output: RequestOutput) -> list[Said]:
-        if self._parser is None:
-            return [Content(output.text)] if output.text else []
-        events = self._parser.push(output.text)
-        return events if output.finish_reason is None else [*events, *self._parser.finish()]
 
     def _usage(self) -> dict[str, Any]:
         usage = self._tally.usage()
@@ -141,5 +136,4 @@ class ResponseWriter:
     def _event(self, event: Event) -> bytes:
         data = _encoder.encode({**event, "sequence_number": self._sent})
         self._sent += 1
-        kind: str = event["type"]
-        return b"event: " + kind.encode() + b"\ndata: " + data + b"\n\n"
+        return named_event(event["type"], data)

@@ -6,6 +6,7 @@ from tenfold.text.parsers.events import Sink
 from tenfold.text.parsers.generic_json import FENCE
 from tenfold.text.parsers.json_call import NAME, read_arguments
 from tenfold.text.parsers.reader import Reader, Steps
+from tenfold.text.parsers.section import read_sections
 from tenfold.text.parsers.tool_format import ToolFormat, Tools
 
 _CALLS, _CALLS_END = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
@@ -13,22 +14,7 @@ _CALL, _SEPARATOR, _CALL_END = "<｜tool▁call▁begin｜>", "<｜tool▁sep｜
 
 
 def _read(reader: Reader, sink: Sink, tools: Tools) -> Steps[None]:
-    openers = reader.tags(_CALLS)
-    while (yield from reader.opener(openers, sink.content)):
-        reader.record(len(_CALLS))
-        yield from reader.blanks()
-        whole = False
-        while (yield from reader.take(_CALL)):
-            whole = yield from _read_call(reader, sink)
-            if not whole:
-                break
-            reader.record()
-            yield from reader.blanks()
-        if whole:
-            yield from reader.take(_CALLS_END)
-            reader.recorded()
-        else:
-            sink.content(reader.recorded())
+    return read_sections(reader, sink, begin=_CALLS, call=_CALL, end=_CALLS_END, read_call=_read_call)
 
 
 def _read_call(reader: Reader, sink: Sink) -> Steps[bool]:

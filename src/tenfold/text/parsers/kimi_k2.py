@@ -7,6 +7,7 @@ import re
 from tenfold.text.parsers.events import Sink
 from tenfold.text.parsers.json_call import NAME, read_arguments
 from tenfold.text.parsers.reader import Reader, Steps
+from tenfold.text.parsers.section import read_sections
 from tenfold.text.parsers.tool_format import ToolFormat, Tools
 
 _SECTION, _SECTION_END = "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"
@@ -15,22 +16,7 @@ _ID = re.compile(r"(?:functions\.)?(?P<name>.+?)(?::\d+)?")
 
 
 def _read(reader: Reader, sink: Sink, tools: Tools) -> Steps[None]:
-    openers = reader.tags(_SECTION)
-    while (yield from reader.opener(openers, sink.content)):
-        reader.record(len(_SECTION))
-        yield from reader.blanks()
-        whole = False
-        while (yield from reader.take(_CALL)):
-            whole = yield from _read_call(reader, sink)
-            if not whole:
-                break
-            reader.record()
-            yield from reader.blanks()
-        if whole:
-            yield from reader.take(_SECTION_END)
-            reader.recorded()
-        else:
-            sink.content(reader.recorded())
+    return read_sections(reader, sink, begin=_SECTION, call=_CALL, end=_SECTION_END, read_call=_read_call)
 
 
 def _read_call(reader: Reader, sink: Sink) -> Steps[bool]:
